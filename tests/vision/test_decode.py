@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import io
+import random
+import sys
+import threading
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image, ImageFile, ImageOps
+
+from tests.vision.samples import chunk, encode, exif, insert_app1, picture, png
+from zephon_ft.errors import ImageError
+from zephon_ft.vision.decode import Decoder, decoder_build
+from zephon_ft.vision.header import read_header
+
+
+def decode(data: bytes, size: tuple[int, int] | None = None, **options: bool) -> np.ndarray:
+    header = read_header(data)
+    return Decoder(**options).decode(data, header, size=size or (header.width, header.height))
+
+
+def reference(data: bytes, size: tuple[int, int]) -> np.ndarray:
+    """Orient, convert, then resize: the textbook order."""
+    image = ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB")
+    return np.asarray(image.resize(size, Image.Resampling.BICUBIC))
+
+
+@pytest.mark.parametrize("fmt", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_turning_the_small_image_equals_turning_the_large_one(fmt, orientation):
+    data = encode(picture(90, 50), fmt, exif=exif(orientation))
+    for size in ((28, 56), (56, 28), (100, 130)):
+        ours = decode(data, size).astype(int)
+        assert ours.shape == (size[1], size[0], 3)
+        assert np.abs(ours - reference(data, size)).max() <= 2
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_tiff_and_avif_are_turned_once(orientation):
+    block = Image.Exif()
+    block[0x0112] = orientation
+    tiff = encode(picture(40, 20), "TIFF", exif=block)
+    block[0x0112] = orientation
+    avif = encode(picture(40, 20), "AVIF", exif=block, quality=100)
+    size = (20, 40) if orientation >= 5 else (40, 20)
+    upright = reference(encode(picture(40, 20), "PNG", exif=exif(orientation)), size).astype(int)
+    assert np.array_equal(decode(tiff), upright)
+    assert (
+        np.abs(decode(avif) - upright).mean() < 8
+    )  # AVIF halves the colour resolution; a wrong turn gives 40 and more
+
+
+FORMATS = {
+    "JPEG": ["L", "RGB", "CMYK"],
+    "PNG": ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"],
+    "WEBP": ["RGB", "RGBA"],
+    "GIF": ["L", "P", "RGB"],
+    "BMP": ["1", "L", "P", "RGB"],
+    "TIFF": ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I;16"],
+    "PPM": ["1", "L", "RGB"],
+    "JPEG2000": ["L", "LA", "RGB", "RGBA"],
+    "AVIF": ["RGB", "RGBA"],
+    "ICO": ["RGBA"],
+}
+
+
+@pytest.mark.parametrize(("fmt", "mode"), [(fmt, mode) for fmt, modes in FORMATS.items() for mode in modes])
+def test_header_sizes_equal_decoded_sizes_for_every_format_and_mode(fmt, mode):
+    image = Image.new("I;16", (36, 20), 40000) if mode == "I;16" else picture(36, 20).convert(mode)
+    for orientation in range(1, 9) if fmt in ("JPEG", "PNG", "WEBP") else (1,):
+        options: dict[str, Any] = {"exif": exif(orientation)} if orientation > 1 else {}
+        if fmt == "ICO":
+            options["sizes"] = [(36, 20)]
+        data = encode(image, fmt, **options)
+        header = read_header(data)
+        assert (header.width, header.height) == ((20, 36) if orientation >= 5 else (36, 20))
+        pixels = Decoder().decode(data, header, size=(header.width, header.height))
+        assert pixels.shape == (header.height, header.width, 3)
+        assert pixels.dtype == np.uint8
+
+
+@pytest.mark.parametrize("fmt", ["PNG", "BMP", "TIFF", "PPM", "QOI"])
+def test_lossless_formats_decode_to_the_pixels_that_went_in(fmt):
+    image = picture(36, 20)
+    assert np.array_equal(decode(encode(image, fmt)), np.asarray(image))
+
+
+def test_a_truncated_file_is_an_error_or_whole_never_partial():
+    samples: list[tuple[str, dict[str, Any]]] = [
+        ("JPEG", {}),
+        ("JPEG", {"progressive": True}),
+        ("PNG", {}),
+        ("GIF", {}),
+        ("BMP", {}),
+        ("TIFF", {}),
+        ("TIFF", {"compression": "tiff_lzw"}),
+        ("WEBP", {}),
+        ("AVIF", {}),
+        ("JPEG2000", {}),
+    ]
+    for fmt, options in samples:
+        whole = encode(picture(80, 60), fmt, **options)
+        pixels = decode(whole)
+        failures = 0
+        for cut in (1, 2, 3, 9, 30, 100, len(whole) // 2):
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # Pillow also warns of a cut TIFF directory
+                    cut_off = decode(whole[:-cut])
+            except ImageError:
+                failures += 1
+            else:
+                assert np.array_equal(cut_off, pixels)  # only a trailer was missing
+        assert failures >= 2
+
+
+def test_a_jpeg_cut_in_half_or_without_its_last_bytes_is_an_image_error_that_names_the_image():
+    data = encode(picture(80, 60), "JPEG")
+    for cut in (2, len(data) // 2):
+        with pytest.raises(ImageError, match="cannot decode JPEG of 80 x 60: image file is truncated"):
+            decode(data[:-cut])
+
+
+def test_random_damage_is_an_image_error_or_an_image_never_another_exception():
+    draw = random.Random(1)
+    for fmt in ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM"):
+        whole = encode(picture(40, 30), fmt)
+        for _ in range(40):
+            data = bytearray(whole)
+            for _ in range(3):
+                data[draw.randrange(len(data))] = draw.randrange(256)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                try:
+                    header = read_header(bytes(data))
+                    if header.width * header.height < 1_000_000:
+                        Decoder().decode(bytes(data), header, size=(8, 8))
+                except ImageError:
+                    pass
+
+
+def test_a_decoded_size_that_differs_from_the_header_is_an_image_error():
+    data = encode(picture(40, 20), "PNG")
+    wrong = replace(read_header(data), width=20, height=40)
+    with pytest.raises(ImageError, match=r"decodes to 40 x 20 stored pixels, its header said 20 x 40"):
+        Decoder().decode(data, wrong, size=(8, 8))
+    large = encode(picture(80, 40), "JPEG")
+    wrong = replace(read_header(large), width=81)
+    with pytest.raises(ImageError, match="header said 81 x 40"):
+        Decoder(scaled_decode=True).decode(large, wrong, size=(8, 8))
+
+
+def test_odd_exif_fails_no_decode_and_raises_no_warning():
+    data = encode(picture(40, 20), "JPEG")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for block in (exif(6, resolution=(1, 0)), exif(6)[:20], b"Exif\0\0II*\0\xff\xff\xff\xff", b"Exif\0\0"):
+            decode(insert_app1(data, block), (8, 8))
+
+
+def test_pillows_switch_for_truncated_images_is_left_alone():
+    decode(encode(picture(40, 20), "JPEG"))
+    assert ImageFile.LOAD_TRUNCATED_IMAGES is False
+    assert Image.MAX_IMAGE_PIXELS == 89478485
+
+
+def test_pillows_pixel_limit_decides_nothing(monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for fmt in ("JPEG", "PNG", "BMP"):
+            assert decode(encode(picture(40, 20), fmt)).shape == (20, 40, 3)
+
+
+def test_first_frame_of_an_animation_is_taken():
+    red, blue = (Image.new("RGB", (6, 4), colour) for colour in ("red", "blue"))
+    for fmt in ("GIF", "PNG", "WEBP"):
+        data = encode(red, fmt, save_all=True, append_images=[blue], **({"lossless": True} if fmt == "WEBP" else {}))
+        assert np.array_equal(decode(data), np.asarray(red))
+
+
+def test_scaled_decoding_is_off_by_default_and_close_when_on():
+    data = encode(picture(801, 603), "JPEG", quality=95, exif=exif(6))
+    plain, scaled = decode(data, (112, 196)), decode(data, (112, 196), scaled_decode=True)
+    assert np.array_equal(plain, decode(data, (112, 196), scaled_decode=False))
+    difference = np.abs(plain.astype(int) - scaled)
+    assert difference.max() > 0
+    assert difference.mean() < 1
+    large = decode(data, (500, 700), scaled_decode=True)  # more than half the size: nothing to scale
+    assert np.array_equal(large, decode(data, (500, 700)))
+
+
+def test_out_is_written_whole_at_any_strides():
+    data = encode(picture(40, 20), "PNG")
+    header = read_header(data)
+    expected = decode(data, (28, 14))
+    for fill in (0xA5, 0x5A):
+        planar = np.full((3, 14, 28), fill, np.uint8)
+        out = planar.transpose(1, 2, 0)
+        assert Decoder().decode(data, header, size=(28, 14), out=out) is out
+        assert np.array_equal(out, expected)
+
+
+def test_decoding_is_the_same_on_many_threads():
+    samples = [encode(picture(60 + i, 40 + i, seed=i), fmt) for i in range(6) for fmt in ("JPEG", "PNG", "WEBP")]
+    expected = [decode(data, (28, 28)).tobytes() for data in samples]
+    wrong: list[int] = []
+
+    def work(start: int) -> None:
+        decoder = Decoder()
+        for step in range(3 * len(samples)):
+            index = (start + step) % len(samples)
+            data = samples[index]
+            if decoder.decode(data, read_header(data), size=(28, 28)).tobytes() != expected[index]:
+                wrong.append(index)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    finally:
+        sys.setswitchinterval(interval)
+    assert wrong == []
+
+
+def test_out_of_memory_is_not_bad_data(monkeypatch):
+    def fail(*_: object) -> None:
+        raise OSError("out of memory when reading image file")
+
+    data = encode(picture(40, 20), "JPEG")
+    monkeypatch.setattr(ImageFile.ImageFile, "load", fail)
+    with pytest.raises(MemoryError):
+        decode(data)
+
+
+def test_a_format_that_runs_another_program_is_never_opened():
+    eps = encode(picture(10, 10), "EPS")
+    with pytest.raises(ImageError, match="PostScript"):
+        read_header(eps)
+    with pytest.raises(ImageError, match="not a readable image"):
+        read_header(b"\xc5\xd0\xd3\xc6" + eps)  # EPS with a binary preview
+
+
+def test_the_decoder_build_names_provider_and_libraries():
+    build = decoder_build()
+    assert build["provider"] in ("pillow", "pillow-simd")
+    assert build["version"]
+    assert build["jpg"]
+
+
+def test_png_text_and_unknown_chunks_are_ignored():
+    data = png(2, 1, 8, 0, [bytes([7, 9])], chunk(b"tEXt", b"Comment\0hi"), chunk(b"zzZz", b"?"))
+    assert decode(data).tolist() == [[[7] * 3, [9] * 3]]

@@ -1,0 +1,102 @@
+"""ImageKind: images as one kind of media, which is all that `pack`, `batch` and the engine's fills know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from zephon_ft.record import Media
+from zephon_ft.vision.geometry import Geometry, ImagePlan
+from zephon_ft.vision.header import ImageHeader
+
+Fill = Callable[[Media, bytes, np.ndarray], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFacts:
+    """`Media.facts` of an image.
+
+    Attributes:
+        header: what its header says.
+        plan: its resized size, grid, tokens and rows.
+        dummy: True for a stand-in without bytes, whose pixels are zero.
+    """
+
+    header: ImageHeader
+    plan: ImagePlan
+    dummy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ImageKind:
+    """Images of one geometry.
+
+    Attributes:
+        geometry: the model family's geometry.
+        scaled_decode: see `Decoder`.
+    """
+
+    geometry: Geometry
+    scaled_decode: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name of the buffer that these images are decoded into."""
+        return self.geometry.buffer
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of one row of that buffer."""
+        return self.geometry.row_shape
+
+    @property
+    def dtype(self) -> np.dtype[np.uint8]:
+        """dtype of that buffer."""
+        return np.dtype(np.uint8)
+
+    def facts(self, media: Media) -> dict[str, tuple[int, ...]]:
+        """Side columns of one item, int64: for Qwen ``{"image_grid_thw": (t, h, w)}``."""
+        return self.geometry.columns(media.facts.plan)
+
+    def bind(self) -> Fill:
+        """The fill function of one worker thread: ``fill(media, data, out)``.
+
+        It decodes `data` into `out` (media.rows, *row_shape) uint8 and writes every byte of it.
+
+        Raises (the function):
+            ImageError: bad content; `out` is then undefined.
+        """
+        from zephon_ft.vision.decode import Decoder
+
+        decode = Decoder(scaled_decode=self.scaled_decode).decode
+        patchify = self.geometry.patchify
+
+        def fill(media: Media, data: bytes, out: np.ndarray) -> None:
+            facts: ImageFacts = media.facts
+            if facts.dummy:
+                out.fill(0)
+                return
+            plan = facts.plan
+            patchify(decode(data, facts.header, size=(plan.width, plan.height)), plan, out)
+
+        return fill
+
+    def media(self, header: ImageHeader, data: bytes, **identity: Any) -> Media:
+        """The media item of an image, planned by the geometry; `identity`: key, position and index of `Media`."""
+        plan = self.geometry.plan(header.width, header.height)
+        return Media(self.name, plan.tokens, plan.rows, ImageFacts(header, plan), data, **identity)
+
+    def dummy(self) -> Media:
+        """The smallest image of this geometry, with zero pixels, for batches that must not be without one."""
+        plan = self.geometry.plan(1, 1)
+        header = ImageHeader(plan.width, plan.height, 1, "RGB", "none")
+        return Media(self.name, plan.tokens, plan.rows, ImageFacts(header, plan, dummy=True), b"")
+
+    def recipe(self) -> dict[str, Any]:
+        """The pixel part: what decides pixels but no token, namely the decoder's build and scaled decoding."""
+        from zephon_ft.vision.decode import decoder_build
+
+        return {"kind": self.name, "decoder": decoder_build(), "scaled_decode": self.scaled_decode}
