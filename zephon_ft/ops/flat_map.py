@@ -1,0 +1,34 @@
+"""flat_map: one row in, any number of rows out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zephon_ft.errors import DataError
+from zephon_ft.ops.base import RecordWork, WorkContext
+from zephon_ft.ops.function import FunctionOperator, must_be_row
+from zephon_ft.record import Record
+
+
+@dataclass(frozen=True)
+class FlatMap(FunctionOperator):
+    """Replace each row by the rows of ``fn(row)`` (an iterable of dicts); child i gets i appended to its key."""
+
+    @classmethod
+    def kind(cls) -> str:
+        return "flat_map"
+
+    def bind(self, context: WorkContext) -> RecordWork:
+        call, name = self.caller(context), self.name
+
+        def work(record: Record) -> list[Record]:
+            children = call(record)
+            if isinstance(children, dict) or not hasattr(children, "__iter__"):
+                raise DataError(f"{name} must return an iterable of dicts, got {type(children).__name__}")
+            key, position = record.key, record.position
+            return [
+                Record((*key, number), position, must_be_row(child, name), record.media)
+                for number, child in enumerate(children)
+            ]
+
+        return work
