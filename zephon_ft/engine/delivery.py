@@ -1,0 +1,160 @@
+"""Delivery: planned batches in the order in which they reach the trainer, and how far ahead to plan and to decode.
+
+Delivery goes round by round: round 0 of this rank's lanes in ascending order, then round 1. A step is
+`batches_per_step` rounds. Batch `round * lanes + place` is number that in this order. Used under the engine's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from zephon_ft.engine.lane import Planned
+from zephon_ft.errors import ConfigError
+
+if TYPE_CHECKING:
+    from zephon_ft.engine.engine import LaneSlot
+
+
+class Slot:
+    """One delivered batch on its way: `lanes_per_batch` planned lane batches."""
+
+    __slots__ = ("batch", "error", "left", "nbytes", "parts", "ready", "started")
+
+    def __init__(self, parts: list[tuple[LaneSlot, Planned]]) -> None:
+        self.parts = parts
+        self.nbytes = sum(planned.nbytes for _, planned in parts)  # of their units
+        self.batch: Any = None
+        self.started = self.ready = False
+        self.left = 0  # fills that are not done
+        self.error: BaseException | None = None
+
+
+class Delivery:
+    """The order of batches of the owned lanes."""
+
+    def __init__(
+        self,
+        lanes: Sequence[LaneSlot],
+        batches_per_step: int,
+        prefetch: int,
+        lanes_per_batch: int,
+        agree: Callable[[bool], bool] | None,
+    ) -> None:
+        self._lanes, self._rounds, self._joined = lanes, batches_per_step, lanes_per_batch
+        self._prefetch = prefetch * lanes_per_batch
+        self._planned: dict[int, tuple[LaneSlot, Planned]] = {}  # whose group is not complete yet
+        self._slots: dict[int, Slot] = {}  # by the number of their first lane batch
+        # A run that goes on inside a step has lanes that are one batch ahead of others.
+        self._head = min(lane.planned * len(lanes) + lane.place for lane in lanes)
+        if self._head % lanes_per_batch:
+            raise ConfigError(
+                f"the state was taken {self._head % (len(lanes) * batches_per_step)} lane batches into a step, which "
+                f"lanes_per_batch={lanes_per_batch} does not divide; use a divisor of it, or save at a step boundary"
+            )
+        finite = lanes[0].lane.plan.source.epochs is not None
+        self._agree = (agree or (lambda possible: possible)) if finite else None
+        # Steps that every rank can deliver. A step that was begun before a stop was agreed then.
+        rounds, place = divmod(self._head, len(lanes))
+        self._agreed = -(-(rounds + (place > 0)) // batches_per_step)
+        self._ended = False
+        self._moved: Sequence[LaneSlot] = ()
+
+    @property
+    def step(self) -> int:
+        """The step that the next batch belongs to."""
+        return self._head // len(self._lanes) // self._rounds
+
+    def add(self, lane: LaneSlot, planned: Planned) -> None:
+        """A lane has planned its next batch."""
+        number = planned.index * len(self._lanes) + lane.place
+        self._planned[number] = (lane, planned)
+        first = number - number % self._joined
+        group = range(first, first + self._joined)
+        if all(i in self._planned for i in group):
+            self._slots[first] = Slot([self._planned.pop(i) for i in group])
+
+    def target(self, lane: LaneSlot) -> int:
+        """Batches that a lane should have planned by now: those of the next step, and those about to be decoded."""
+        ahead = (self._head + self._prefetch - lane.place - 1) // len(self._lanes) + 1
+        return max((self.step + 2) * self._rounds, ahead)
+
+    def urgent(self, lane: LaneSlot) -> bool:
+        """Whether the lane's next unplanned batch is one that should be decoded by now."""
+        return lane.planned * len(self._lanes) + lane.place < self._head + self._prefetch
+
+    def waited(self) -> LaneSlot | None:
+        """The lane whose plans the consumer waits for, if it waits for plans."""
+        if self._agree is not None and self.step >= self._agreed:
+            need = (self.step + 1) * self._rounds
+            for lane in self._lanes:
+                if lane.planned < need and not lane.lane.ended and lane.lane.failed is None:
+                    return lane
+        if self._head in self._slots:
+            return None
+        missing = next(i for i in range(self._head, self._head + self._joined) if i not in self._planned)
+        return self._lanes[missing % len(self._lanes)]
+
+    def startable(self, only_head: bool) -> Iterator[Slot]:
+        """Planned batches within the fill horizon whose layout has not begun."""
+        for number in range(self._head, self._head + (1 if only_head else self._prefetch), self._joined):
+            slot = self._slots.get(number)
+            if slot is not None and not slot.started:
+                yield slot
+
+    def head(self) -> str | None:
+        """What the consumer can do now: take a ``batch``, ``agree`` with the other ranks, see the ``end``, or wait.
+
+        Raises:
+            the error of the batch, or of the lane, that is next.
+        """
+        if self._ended:
+            return "end"
+        if self._agree is not None and self.step >= self._agreed:
+            return "agree" if self._step_known() else None
+        slot = self._slots.get(self._head)
+        if slot is None:
+            for number in range(self._head, self._head + self._joined):
+                lane = self._lanes[number % len(self._lanes)]
+                if number not in self._planned:
+                    if lane.lane.failed is not None:
+                        raise lane.lane.failed
+                    return None
+            return None
+        if slot.error is not None:
+            raise slot.error
+        return "batch" if slot.ready else None
+
+    def _step_known(self) -> bool:
+        need = (self.step + 1) * self._rounds
+        return all(lane.planned >= need or lane.lane.ended or lane.lane.failed is not None for lane in self._lanes)
+
+    def ask(self) -> None:
+        """Agree with the other ranks on one step more (the consumer's thread, no lock held)."""
+        assert self._agree is not None
+        need = (self.step + 1) * self._rounds
+        possible = all(lane.planned >= need or lane.lane.failed is not None for lane in self._lanes)
+        if self._agree(possible):
+            self._agreed += 1
+        else:
+            self._ended = True
+
+    def pop(self) -> tuple[Any, int]:
+        """The batch that is next, and the bytes of its arrays."""
+        slot = self._slots.pop(self._head)
+        step = self.step
+        self._head += self._joined
+        last = self._head + self._prefetch
+        count = len(self._lanes)
+        moved = tuple(self._lanes[number % count] for number in range(last - self._joined, last))
+        self._moved = self._lanes if self.step != step else moved
+        return slot.batch, slot.batch.nbytes
+
+    def moved(self) -> Sequence[LaneSlot]:
+        """Lanes whose target the last `pop` moved."""
+        return self._moved
+
+    def clear(self) -> None:
+        """Let go of all batches."""
+        self._slots.clear()
+        self._planned.clear()

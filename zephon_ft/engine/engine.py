@@ -1,0 +1,368 @@
+"""Engine: lanes, ready tasks, the byte budget and delivery of one running pipeline, under one lock.
+
+It hands out tasks and takes back results; a runner executes them. What is nearest to the trainer goes first. Two
+horizons bound it: a lane plans until its batches of the next step are planned, and only the next `prefetch` batches in
+delivery order are decoded. Source tasks are made when a worker asks for one, never queued; over the byte budget only
+the lane that the consumer waits for gets one, one at a time, so no budget can hang the stream.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from zephon_ft.buffers import BufferPool
+from zephon_ft.engine.checkpoint import Position
+from zephon_ft.engine.delivery import Delivery, Slot
+from zephon_ft.engine.lane import Lane, Outcome
+from zephon_ft.engine.options import Options
+from zephon_ft.engine.pace import Pace
+from zephon_ft.engine.plan import Plan
+from zephon_ft.engine.tasks import DrainTask, GroupTask, LayoutTask, SourceTask, Task
+from zephon_ft.engine.work import WorkerState
+from zephon_ft.errors import ClosedError
+from zephon_ft.work.mixture import Cursor
+
+_DRAIN_SECONDS = 0.002  # a worker that drains a lane for longer hands it to whoever is free
+
+
+class LaneSlot:
+    """One owned lane with what the engine keeps about it."""
+
+    def __init__(self, lane: Lane, cursor: Cursor, place: int, anchor: tuple[int, ...]) -> None:
+        self.lane, self.cursor, self.place = lane, cursor, place
+        self.source_lock = threading.Lock()  # guards the cursor, anchor and seq
+        self.anchor = anchor
+        self.seq = 0
+        self.source_ended = False
+        self.inbox_lock = threading.Lock()  # guards the inbox and the draining flag
+        self.inbox: list[tuple[int, int, Any]] = []
+        self.draining = False
+        # Guarded by the engine's lock:
+        self.issued = self.done = 0  # source tasks given out; their results taken in, in order
+        self.planned = lane.batches
+        self.hungry = False  # in the engine's queue of lanes that want source rows
+
+
+class Engine:
+    """One running pipeline.
+
+    Args:
+        plan: what to run.
+        options: how to run it.
+        position: where each lane of this rank starts.
+        agree: asks all ranks whether every one can deliver the next step (finite sources only).
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        options: Options,
+        position: Position,
+        agree: Callable[[bool], bool] | None = None,
+    ) -> None:
+        self.plan, self.options = plan, options
+        self.workers = options.resolved_workers()
+        self.remote = any(dataset.remote for dataset in plan.source.datasets)
+        self._budget = options.resolved_budget()
+        for dataset in plan.source.datasets:  # half the budget for what readers keep, half for what travels
+            dataset.set_cache_limit(self._budget // 2 // len(plan.source.datasets))
+        self.pace = Pace(len(plan.segments), options.task_rows)
+        self.pool = BufferPool(max_free_bytes=self._budget // 4)
+        self.names = tuple(dataset.name for dataset in plan.source.datasets)
+        lane_source = plan.lane_source()
+        self.slots = []
+        for place, (index, stamp) in enumerate(sorted(position.stamps.items())):
+            cursor = lane_source.cursor(index, position.iteration)
+            cursor.seek(stamp.mark.anchor)
+            _pass_over(cursor, stamp.mark.rows + (0 if plan.stateful else stamp.units))
+            self.slots.append(LaneSlot(Lane(index, plan, stamp, self.pace.groups), cursor, place, stamp.mark.anchor))
+        self.delivery = Delivery(self.slots, plan.batches_per_step, options.prefetch, options.lanes_per_batch, agree)
+        self.finite = plan.source.epochs is not None
+        self.lock = threading.Lock()
+        self.arrived = threading.Condition(self.lock)
+        self.wake: Callable[[int], None] = lambda n: None  # set by the runner: n tasks more may be ready
+        self.closed = False
+        self.failure: BaseException | None = None
+        self.held = 0  # bytes of units and batches between source and consumer
+        self.peak_held = 0
+        self.drops: dict[str, int] = {}
+        self._running: dict[Task, int] = {}  # task -> thread
+        self._computing = 0  # running tasks that are not waiting on storage
+        self._active = [0] * len(plan.segments)  # running tasks of each segment, for `parallelism`
+        self._drains: deque[Task] = deque()
+        self._fills: deque[Task] = deque()
+        self._layouts: deque[Task] = deque()
+        self._ready: list[deque[Task]] = [deque() for _ in plan.segments]
+        self._hungry: deque[LaneSlot] = deque()
+        self._states: dict[int, WorkerState] = {}
+        for slot in self.slots:
+            self._feed_if_hungry(slot)
+
+    # -- handing out tasks -------------------------------------------------------------------------------------
+
+    def next_task(self, io: bool = False) -> Task | None:
+        """A task to run now, or None. Its worker must call `finish` with it, whatever happens.
+
+        Args:
+            io: ask for one that waits on storage (remote data only), else for one that computes.
+        """
+        with self.lock:
+            if self.closed:
+                return None
+            task = self._source_task() if io and self.remote else None if io else self._pick()
+            if task is not None:
+                self._running[task] = threading.get_ident()
+                self._computing += not io
+                if task.segment >= 0:
+                    self._active[task.segment] += 1
+            return task
+
+    def _pick(self) -> Task | None:
+        if self._computing >= self.workers:
+            return None
+        for queue in (self._drains, self._fills, self._layouts):
+            if queue:
+                return queue.popleft()
+        for segment in range(len(self._ready) - 1, -1, -1):
+            cap = self.plan.segments[segment].parallelism
+            if self._ready[segment] and (cap is None or self._active[segment] < cap):
+                return self._ready[segment].popleft()
+        return None if self.remote else self._source_task()
+
+    def _source_task(self) -> SourceTask | None:
+        if self.held > self._budget // 2:
+            slot = self.delivery.waited()
+            if slot is None or slot.issued > slot.done or not self._wants(slot):
+                return None
+            slot.issued += 1
+            return SourceTask(slot)
+        while self._hungry:
+            slot = self._hungry[0]
+            if self._wants(slot):
+                slot.issued += 1
+                return SourceTask(slot)
+            slot.hungry = False
+            self._hungry.popleft()
+        return None
+
+    def _wants(self, slot: LaneSlot) -> bool:
+        """Whether a lane should read on."""
+        if slot.source_ended or slot.lane.failed is not None or slot.lane.ended:
+            return False
+        ahead = 4 * self.workers + (2 * self.options.io_concurrency if self.remote else 0)
+        return slot.planned < self.delivery.target(slot) and slot.issued - slot.done < ahead
+
+    def _feed_if_hungry(self, slot: LaneSlot) -> None:
+        if not slot.hungry and self._wants(slot):
+            slot.hungry = True
+            if self.delivery.urgent(slot):
+                self._hungry.appendleft(slot)
+            else:
+                self._hungry.append(slot)
+
+    # -- taking back results -----------------------------------------------------------------------------------
+
+    def run(self, task: Task, io: bool = False) -> None:
+        """Execute a task that `next_task(io)` gave to this thread and take its result back. Never raises."""
+        state = self.state()
+        try:
+            task.run(self, state)
+        except BaseException as error:
+            self.fail(error)
+        finally:
+            state.doing = ("", None)
+            with self.lock:
+                self._running.pop(task, None)
+                self._computing -= not io
+                if task.segment >= 0:
+                    self._active[task.segment] -= 1
+                if self.closed:
+                    self.arrived.notify_all()
+        self.wake(1)
+
+    def state(self) -> WorkerState:
+        """This thread's bound functions and statistics."""
+        ident = threading.get_ident()
+        found = self._states.get(ident)
+        if found is None:
+            found = WorkerState(self.plan)
+            with self.lock:
+                self._states[ident] = found
+        return found
+
+    def post(self, slot: LaneSlot, event: tuple[int, int, Any]) -> None:
+        """Give a lane a result; whoever finds nobody draining the lane drains it."""
+        with slot.inbox_lock:
+            slot.inbox.append(event)
+            if slot.draining:
+                return
+            slot.draining = True
+        self.drain(slot)
+
+    def drain(self, slot: LaneSlot) -> None:
+        """Advance a lane until its inbox is empty (the caller has set `draining`)."""
+        until = time.perf_counter() + _DRAIN_SECONDS
+        while True:
+            with slot.inbox_lock:
+                if not slot.inbox:
+                    slot.draining = False  # under the acquisition that found nothing: no wake-up is lost
+                    return
+                events, slot.inbox = slot.inbox, []
+            self._absorb(slot, slot.lane.advance(events))
+            if time.perf_counter() > until:
+                with self.lock:
+                    self._drains.append(DrainTask(slot))
+                self.wake(1)
+                return
+
+    def _absorb(self, slot: LaneSlot, out: Outcome) -> None:
+        with self.lock:
+            if self.closed:
+                return
+            self.held -= out.freed
+            for reason, count in out.drops.items():
+                self.drops[reason] = self.drops.get(reason, 0) + count
+            for work in out.tasks:
+                self._ready[work.segment].append(GroupTask(slot, work))
+            for planned in out.batches:
+                self.delivery.add(slot, planned)
+            slot.planned = slot.lane.batches
+            slot.done = slot.lane.stages[0].next
+            self._feed_if_hungry(slot)
+            ready = len(out.tasks) + self._start_layouts() + (1 if self._hungry else 0)
+            if self.finite or slot.lane.failed is not None or slot.lane.ended:
+                self.arrived.notify_all()
+        if ready:
+            self.wake(ready)
+
+    def _start_layouts(self) -> int:
+        """Queue the layout of planned batches within the fill horizon; returns how many."""
+        over, started = self.held > self._budget // 2, 0
+        for ready in self.delivery.startable(only_head=over):
+            ready.started = True
+            self._layouts.append(LayoutTask(ready))
+            started += 1
+        return started
+
+    def charge(self, nbytes: int) -> bool:
+        """Count bytes (negative: let go); returns whether the budget can spare more."""
+        with self.lock:
+            self.held += nbytes
+            self.peak_held = max(self.peak_held, self.held)
+            return self.held <= self._budget // 2
+
+    @property
+    def over_budget(self) -> bool:
+        """Whether encoded media should not be kept (a hint: read without the lock)."""
+        return self.held > self._budget // 2
+
+    def queue(self, segment: int, task: Task) -> None:
+        """Make a task ready: -1 for fills, else its segment's number."""
+        with self.lock:
+            (self._fills if segment < 0 else self._ready[segment]).append(task)
+        self.wake(1)
+
+    def filled(self, slot: Slot, count: int) -> None:
+        """`count` of a batch's fills are done; the last one makes it ready."""
+        with self.lock:
+            slot.left -= count
+            if slot.left:
+                return
+            slot.ready = True
+            self.held -= slot.nbytes
+            self.arrived.notify_all()
+
+    def fail(self, error: BaseException) -> None:
+        """An error of the engine itself, or a worker's exit: the consumer raises it at once."""
+        with self.lock:
+            if self.failure is None:
+                self.failure = error
+            self.arrived.notify_all()
+
+    # -- the consumer's side -----------------------------------------------------------------------------------
+
+    def next_batch(self, help_out: Callable[[], bool] | None = None) -> Any:
+        """The next batch in delivery order, or None at the end of a finite source.
+
+        Args:
+            help_out: runs one task on this thread (inline runner); False if there is none. None waits instead.
+        """
+        while True:
+            with self.lock:
+                while True:
+                    if self.closed:
+                        raise ClosedError("this iterator is closed; iterate over the pipeline again for a new one")
+                    if self.failure is not None:
+                        raise self.failure
+                    found = self.delivery.head()
+                    if found is not None or help_out is not None:
+                        break
+                    self.arrived.wait()
+                if found == "batch":
+                    batch, nbytes = self.delivery.pop()
+                    self.held -= nbytes
+                    for slot in self.delivery.moved():
+                        self._feed_if_hungry(slot)
+                    started = self._start_layouts()
+                    break
+            if found == "end":
+                return None
+            if found == "agree":
+                self.delivery.ask()
+            elif found is None and help_out is not None and not help_out():
+                raise RuntimeError("internal error: no task is ready, and no batch is")
+        self.wake(started + 1)
+        return batch
+
+    def close(self, timeout: float) -> dict[int, str]:
+        """Stop handing out tasks and wait for the running ones.
+
+        Returns:
+            what did not return within `timeout` seconds: for each thread, the operator and the record in words.
+        """
+        until = time.monotonic() + timeout
+        me = threading.get_ident()
+        with self.lock:
+            self.closed = True
+            for queue in (self._drains, self._fills, self._layouts, *self._ready):
+                queue.clear()
+            self._hungry.clear()
+            self.arrived.notify_all()
+            while any(ident != me for ident in self._running.values()):
+                left = until - time.monotonic()
+                if left <= 0 or not self.arrived.wait(left):
+                    break
+            stuck = {ident: self._describe(ident) for ident in self._running.values() if ident != me}
+            self.delivery.clear()
+        return stuck
+
+    def _describe(self, ident: int) -> str:
+        state = self._states.get(ident)
+        name, unit = state.doing if state else ("", None)
+        key = getattr(unit, "key", None)
+        return f"{name or 'a task'} on {self.plan.describe(key) if key else 'no record'}"
+
+    def stats(self) -> dict[str, Any]:
+        """Counts so far: what was dropped and skipped, by reason; bytes held now and at most."""
+        with self.lock:
+            states = list(self._states.values())
+            counts = dict(self.drops)
+            held, peak = self.held, self.peak_held
+        for state in states:
+            for name, count in list(state.counts.items()):
+                counts[name] = counts.get(name, 0) + count
+        notes = [note for state in states for note in list(state.notes)]
+        skipped = [(self.plan.describe(key), name, error) for key, name, error in notes if key]
+        return {"counts": counts, "skipped": skipped, "held_bytes": held, "peak_held_bytes": peak}
+
+
+def _pass_over(cursor: Cursor, rows: int) -> None:
+    while rows:
+        taken = len(cursor.take(min(rows, 4096)))
+        if not taken:
+            return
+        rows -= taken

@@ -1,0 +1,268 @@
+"""What a worker runs: fetch rows, run a segment's functions, lay out a batch, decode media into it.
+
+Each worker binds each operator once and keeps its functions, scratch memory and statistics to itself. Functions of user
+code run without any lock held.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from zephon_ft.engine.lane import Bundle, Work
+from zephon_ft.engine.plan import Plan, Segment
+from zephon_ft.engine.sizes import nbytes_of, set_nbytes
+from zephon_ft.errors import DataError, PipelineError, is_data_error
+from zephon_ft.ops.base import WorkContext
+from zephon_ft.random import Keyed
+from zephon_ft.record import Media, Record
+
+if TYPE_CHECKING:
+    from zephon_ft.work.mixture import Chunk
+
+Function = tuple[str, Callable[[Any], Any]]  # operator name, work function
+_MAX_NOTES = 1000  # skipped and blanked records remembered by identity; all are counted
+
+
+class WorkerState:
+    """One worker's bound functions and statistics for one plan. Used by that worker only."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.counts: dict[str, int] = {}
+        self.notes: list[tuple[tuple[int, ...], str, str]] = []  # (record key, operator, error)
+        self.doing: tuple[str, Any] = ("", None)  # operator and unit in progress, for the report on a stuck worker
+        self._functions: dict[int, list[Function]] = {}
+        self._heads: dict[int, Function] = {}
+        self._fills: dict[str, Callable[..., None]] = {}
+
+    def count(self, name: str, n: int = 1) -> None:
+        """Add to this worker's statistics."""
+        self.counts[name] = self.counts.get(name, 0) + n
+
+    def note(self, key: tuple[int, ...], operator: str, error: BaseException) -> None:
+        """Remember a record that was skipped or blanked."""
+        self.count(f"{operator}: skipped")
+        if len(self.notes) < _MAX_NOTES:
+            self.notes.append((key, operator, str(error)))
+
+    def context(self, position: int, name: str) -> WorkContext:
+        """What an operator's `bind` gets."""
+        plan = self.plan
+        datasets = plan.source.datasets
+
+        def read_file(record: Record, path: str) -> bytes:
+            dataset = datasets[record.key[0]]
+            return dataset.read_file(dataset.resolve(path, record.key[1]))
+
+        return WorkContext(plan.seed, position, Keyed(plan.seed, name, position), self.count, read_file)
+
+    def functions(self, segment: Segment) -> list[Function]:
+        """The segment's stateless functions."""
+        found = self._functions.get(segment.index)
+        if found is None:
+            found = []
+            for step in segment.steps:
+                work = step.operator.bind(self.context(step.position, step.operator.name))
+                if work is not None:
+                    found.append((step.operator.name, work))
+            self._functions[segment.index] = found
+        return found
+
+    def head(self, segment: Segment) -> Function:
+        """The work function of the segment's stateful operator."""
+        found = self._heads.get(segment.index)
+        if found is None:
+            step = segment.head
+            assert step is not None
+            work: Any = step.operator.bind(self.context(step.position, step.operator.name))
+            found = self._heads[segment.index] = (step.operator.name, work or (lambda group: group))
+        return found
+
+    def fill(self, kind: str) -> Callable[..., None]:
+        """The decoder of one media kind: ``fill(media, data, out)``."""
+        found = self._fills.get(kind)
+        if found is None:
+            found = self._fills[kind] = self.plan.kinds[kind].bind()
+        return found
+
+
+def fetch(plan: Plan, chunk: Chunk, first: int) -> tuple[list[Any], BaseException | None]:
+    """Read the rows of a chunk as records, in order. A row that cannot be parsed is a DataError in its place.
+
+    Args:
+        first: source position of the first row.
+    Returns:
+        records, and the storage error that ended them early (None: all are there).
+    """
+    rows: list[Any] = [None] * len(chunk)
+    for (dataset, shard), places in _by_shard(chunk).items():
+        source = plan.source.datasets[dataset]
+        try:
+            fetched = source.fetch(shard, [chunk.row[i] for i in places], plan.fields[dataset])
+        except Exception as error:
+            place = places[0]
+            where = plan.describe((dataset, shard, chunk.row[place], chunk.passes[place]))
+            failure = PipelineError(f"reading: {type(error).__name__}: {error} ({where})", "read", where)
+            failure.__cause__ = error
+            rows[place] = failure
+            continue
+        for i, row in zip(places, fetched, strict=True):
+            rows[i] = row
+    out: list[Any] = []
+    keys = zip(chunk.dataset, chunk.shard, chunk.row, chunk.passes, strict=True)
+    for position, (key, row) in enumerate(zip(keys, rows, strict=True), first):
+        if type(row) is PipelineError:
+            return out, row
+        out.append(row if row is None else Record(key, position, row))
+    return out, None
+
+
+def _by_shard(chunk: Chunk) -> dict[tuple[int, int], Sequence[int]]:
+    datasets, shards = chunk.dataset, chunk.shard
+    if datasets.count(datasets[0]) == len(datasets) and shards.count(shards[0]) == len(shards):
+        return {(datasets[0], shards[0]): range(len(chunk))}
+    groups: dict[tuple[int, int], list[int]] = {}
+    for i, pair in enumerate(zip(datasets, shards, strict=True)):
+        groups.setdefault(pair, []).append(i)
+    return groups  # type: ignore[return-value]
+
+
+def run_source(state: WorkerState, records: list[Any], failure: BaseException | None, keep_media: bool) -> Bundle:
+    """The first segment on fetched records."""
+    plan = state.plan
+    units: list[Any] = []
+    for place, record in enumerate(records):
+        if isinstance(record.fields, dict):
+            units.append(record)
+            continue
+        error = record.fields
+        if plan.on_error == "skip" and is_data_error(error):
+            state.note(record.key, "read", error)
+            continue
+        where = plan.describe(record.key)
+        failure = PipelineError(f"reading: {error} ({where})", "read", where)
+        failure.__cause__ = error
+        del records[place:]
+        break
+    units, failure = run_functions(state, state.functions(plan.segments[0]), units, failure)
+    set_nbytes(units, keep_media)
+    return Bundle(units, failure=failure)
+
+
+def run_functions(
+    state: WorkerState, functions: list[Function], units: list[Any], failure: BaseException | None = None
+) -> tuple[list[Any], BaseException | None]:
+    """Run stateless functions over units, in order.
+
+    Returns:
+        the units that come out, up to the first unit (in stream order) that fails, and its error.
+    """
+    skip = state.plan.on_error == "skip"
+    for name, function in functions:
+        out: list[Any] = []
+        append = out.append
+        for unit in units:
+            state.doing = (name, unit)
+            try:
+                result = function(unit)
+            except Exception as error:
+                if skip and is_data_error(error):
+                    state.note(getattr(unit, "key", ()), name, error)
+                    continue
+                failure = wrap(state.plan, name, unit, error)
+                break  # units behind it do not come out; those before it go on
+            if result is None:
+                continue
+            if type(result) is list:
+                out.extend(result)
+            else:
+                append(result)
+        units = out
+    state.doing = ("", None)
+    return units, failure
+
+
+def run_groups(state: WorkerState, work: Work) -> Bundle:
+    """A later segment: the stateful operator's work function on each group, then the stateless ones."""
+    segment = state.plan.segments[work.segment]
+    functions = state.functions(segment)
+    if isinstance(work.groups, Bundle):
+        given = work.groups
+        units, failure = run_functions(state, functions, given.units, given.failure)
+        set_nbytes(units, True)
+        return Bundle(units, given.stop, given.anchor, failure)
+    name, function = state.head(segment)
+    units = []
+    failure = None
+    for position, group in enumerate(work.groups, work.first):
+        state.doing = (name, group[0] if group else None)
+        try:
+            made = function(group)
+        except Exception as error:
+            failure = wrap(state.plan, name, group[0] if group else None, error)
+            break
+        for unit in made if type(made) is list else (made,):
+            unit.position = position
+            units.append(unit)
+    units, failure = run_functions(state, functions, units, failure)
+    for unit in units:
+        unit.nbytes = nbytes_of(unit)
+    return Bundle(units, failure=failure)
+
+
+def run_fill(state: WorkerState, media: Media, out: Any) -> None:
+    """Decode one media item into its place in the batch.
+
+    Raises:
+        DataError: the bytes are bad (the caller blanks it or raises). Everything else is for the caller to raise.
+    """
+    data = media.data
+    if data is None:
+        data = fetch_again(state, media)
+    state.doing = (f"decode {media.kind}", media)
+    state.fill(media.kind)(media, data, out)
+    state.doing = ("", None)
+
+
+def fetch_again(state: WorkerState, media: Media) -> bytes:
+    """The bytes of a media item that the engine had dropped: run its source row through the first segment again."""
+    plan = state.plan
+    dataset, shard, row, number = media.key[:4]
+    state.count("media fetched again")
+    fetched = plan.source.datasets[dataset].fetch(shard, [row], plan.fields[dataset])[0]
+    if not isinstance(fetched, dict):
+        raise DataError(f"{plan.describe(media.key)} could be read before and cannot now: {fetched}")
+    functions = []
+    for step, function in zip(plan.segments[0].steps, state.functions(plan.segments[0]), strict=True):
+        functions.append(function)
+        if hasattr(step.operator, "media_kinds"):
+            break
+    units, failure = run_functions(state, functions, [Record((dataset, shard, row, number), -1, fetched)])
+    if failure is not None:
+        raise failure
+    for unit in units:
+        if unit.key == media.key:
+            return unit.media[media.index].data
+    raise DataError(f"{plan.describe(media.key)}: image {media.index} is not there any more; did the data change?")
+
+
+def wrap(plan: Plan, name: str, unit: Any, error: Exception) -> PipelineError:
+    """`error` with the operator and the record it happened at."""
+    if isinstance(error, PipelineError):
+        return error
+    key = getattr(unit, "key", None)
+    if key is None:
+        keys = getattr(unit, "keys", ())
+        key = keys[0] if keys else None
+    where = plan.describe(key) if key else "no record"
+    failure = PipelineError(f"{name}: {type(error).__name__}: {error} ({where})", name, where)
+    failure.__cause__ = error
+    return failure
+
+
+def timed(function: Callable[..., Any], *args: Any) -> tuple[Any, float]:
+    """The function's result and its seconds."""
+    start = time.perf_counter()
+    return function(*args), time.perf_counter() - start
