@@ -1,7 +1,7 @@
 """Which data-parallel rank this process is, and the little that ranks of a finite run tell each other.
 
-An endless run never communicates. A finite one agrees once per step, with one byte per rank, on a gloo group of its own:
-every rank delivers the same number of steps.
+An endless run never communicates. A finite one agrees once per step, with one byte per rank, on a gloo group of its
+own: every rank delivers the same number of steps.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def find_ranks(options: Options) -> Ranks:
         return Ranks(dist.get_rank(), world, tuple(range(world)))
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ConfigError(
-            f"WORLD_SIZE={os.environ['WORLD_SIZE']} is set, but torch.distributed is not initialised: every process would "
-            "get the same data. Initialise it before iterating, or give options(rank=..., world_size=...)"
+            f"WORLD_SIZE={os.environ['WORLD_SIZE']} is set, but torch.distributed is not initialised: every process "
+            "would get the same data. Initialise it before iterating, or give options(rank=..., world_size=...)"
         )
     return Ranks(0, 1)
 

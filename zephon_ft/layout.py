@@ -46,6 +46,10 @@ def lay_out(
         DataError: tokenized and other records in one batch.
         ConfigError: a field without a pad value or with a reserved name; media of a kind that is not declared.
     """
+    masked = (options.rows or 1) - len(units)
+    if masked > 0:  # the end of a finite source with remainder="pad"
+        nothing = np.zeros(0, np.int32)
+        units = [*units, *[Row({"input_ids": nothing, "labels": nothing}, nothing, ())] * masked]
     tokenized = sum("input_ids" in unit.fields for unit in units)
     if tokenized == 0:
         return _plain(units, kinds, pool, names)
@@ -69,7 +73,7 @@ def _tokens(
 ) -> Batch:
     used = [row.num_tokens for row in rows]
     multiple = options.pad_to_multiple
-    length = options.row_length or -(-max(used) // multiple) * multiple
+    length = options.row_length or -(-max(*used, 1) // multiple) * multiple
     if max(used) > length:
         raise DataError(f"batch: a row of {max(used)} tokens is longer than the row length {length}")
 
@@ -201,6 +205,7 @@ def _padded(name: str, parts: list[np.ndarray | None], length: int, pad: Any) ->
 
 def _stacked_scalar(name: str, rows: list[Row], pad: Mapping[str, Any]) -> np.ndarray:
     """(D,): the scalar of every document; rows without it take the declared value."""
+    rows = [row for row in rows if row.keys]
     if all(name in row.scalars for row in rows):
         return np.concatenate([row.scalars[name] for row in rows])
     lists = [row.scalars[name].tolist() if name in row.scalars else [pad.get(name)] * len(row.keys) for row in rows]

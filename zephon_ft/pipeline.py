@@ -7,6 +7,7 @@ given to the constructor and to the verbs is recipe: it decides the data. What i
 from __future__ import annotations
 
 import copy
+import logging
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from zephon_ft.engine.options import Options
 from zephon_ft.engine.ownership import accumulation, owned_lanes
 from zephon_ft.engine.plan import Plan, compile_plan
 from zephon_ft.engine.recipe import compare, dump
-from zephon_ft.errors import CheckpointError, ConfigError
+from zephon_ft.errors import CheckpointError, ConfigError, DataError
 from zephon_ft.ops.base import Operator
 from zephon_ft.ops.batch import BatchOp
 from zephon_ft.ops.filter import Filter
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from zephon_ft.vision.policy import ImageLimits
     from zephon_ft.work.mixture import StaticMixtureWorkSource
 
+logger = logging.getLogger("zephon_ft")
 Function = Callable[..., Any]
 ON_ERROR = ("raise", "skip")
 ON_DECODE_ERROR = ("raise", "blank")
@@ -269,11 +271,23 @@ class Pipeline:
         self._position = Position(stamps, position.iteration, position.world, delivered, step)
         batch.stamp = self._position
 
-    def _ended(self) -> None:
-        position = self._at()
-        self._position = start_of_iteration(
-            self.plan(), self.lanes, position.iteration + 1, position.step, position.world
-        )
+    def _ended(self, lost: dict[str, int]) -> None:
+        """A finite source is through: report what filled no step, and stand at the next pass."""
+        plan, position = self.plan(), self._at()
+        begin = start_of_iteration(plan, self.lanes, position.iteration, position.step, position.world)
+        self._position = start_of_iteration(plan, self.lanes, position.iteration + 1, position.step, position.world)
+        if position == begin:
+            raise DataError(
+                f"not even one step: a step needs {plan.batches_per_step} batches from each of {plan.lanes} lanes, and "
+                f"the records that are left make fewer ({lost or 'none'}). Use fewer lanes, a smaller batch, more data, "
+                'or remainder="pad"'
+            )
+        if lost:
+            logger.warning(
+                "the end of pass %d: %s did not fill a step and were dropped; remainder='pad' delivers every record",
+                (position.iteration + 1) * (plan.source.epochs or 1),
+                ", ".join(f"{count} records of {name!r}" for name, count in lost.items()),
+            )
 
     # -- checkpoint --------------------------------------------------------------------------------------------
 

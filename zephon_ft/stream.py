@@ -24,7 +24,7 @@ class Stream(Iterator[Batch]):
         engine: Engine,
         runner: Runner,
         on_batch: Callable[[Batch], None],
-        on_end: Callable[[], None],
+        on_end: Callable[[dict[str, int]], None],
     ) -> None:
         self._engine, self._on_batch, self._on_end = engine, on_batch, on_end
         self._help = runner.helper(engine)
@@ -52,8 +52,9 @@ class Stream(Iterator[Batch]):
             raise
         if batch is None:
             self._done = True
-            self._on_end()
+            lost = self._engine.lost()
             self.close()
+            self._on_end(lost)
             raise StopIteration
         self._on_batch(batch)
         return batch

@@ -90,12 +90,12 @@ def test_two_pipelines_share_the_pool_and_stay_what_they_are():
 @pytest.mark.parametrize("workers", [1, 8])
 def test_the_error_comes_at_the_same_batch_in_every_run(workers):
     def explode(row: dict) -> dict:
-        if row["n"] == 37:
+        if row["n"] == 77:
             raise ValueError("boom")
         return row
 
     def run(**options: object) -> tuple[int, str]:
-        source = StaticMixtureWorkSource([Dataset.from_rows("d", [{"n": n} for n in range(60)])], seed=2)
+        source = StaticMixtureWorkSource([Dataset.from_rows("d", [{"n": n} for n in range(120)])], seed=2)
         pipe = Pipeline(source, 3, flush_every=9).map(explode).shuffle(6).batch(2).options(**options)
         batches = 0
         with pytest.raises(PipelineError) as caught:
@@ -106,6 +106,6 @@ def test_the_error_comes_at_the_same_batch_in_every_run(workers):
     expected = run(runner="inline", task_rows=1)
     assert expected[0] > 0
     assert "map(explode): ValueError: boom (dataset 'd', shard 0 (" in expected[1]
-    assert "row 37, pass 0" in expected[1]
+    assert "row 77, pass 0" in expected[1]
     for task_rows in (1, 5, None):
         assert run(workers=workers, task_rows=task_rows) == expected

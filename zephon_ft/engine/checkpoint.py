@@ -79,8 +79,8 @@ def from_state(state: Mapping[str, Any], lanes: int, owned: Sequence[int], world
         rounds: batches of a lane in a step.
 
     Raises:
-        CheckpointError: not a state, a newer format, missing or damaged lanes, lanes saved at different moments, a state
-            from inside a step at another number of ranks.
+        CheckpointError: not a state, a newer format, missing or damaged lanes, lanes saved at different moments, a
+            state from inside a step at another number of ranks.
     """
     if not isinstance(state, Mapping) or "version" not in state:
         raise CheckpointError(
@@ -117,8 +117,8 @@ def from_state(state: Mapping[str, Any], lanes: int, owned: Sequence[int], world
             torn = [other for other in owned if stamps[other].batches != step * rounds]
             raise CheckpointError(
                 f"lane {lane} stands at batch {stamps[lane].batches}, but step {step} of the state means batch "
-                f"{expected}: ranks saved at different moments (lanes that differ: {_some(torn)}). Save on all ranks at "
-                "the same step"
+                f"{expected}: ranks saved at different moments (lanes that differ: {_some(torn)}). Save on all ranks "
+                "at the same step"
             )
     return Position(stamps, iteration, world, delivered, step)
 

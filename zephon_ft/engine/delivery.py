@@ -57,7 +57,9 @@ class Delivery:
         # Steps that every rank can deliver. A step that was begun before a stop was agreed then.
         rounds, place = divmod(self._head, len(lanes))
         self._agreed = -(-(rounds + (place > 0)) // batches_per_step)
-        self._ended = False
+        self._pad = lanes[0].lane.plan.remainder == "pad"
+        self._finishing = False  # the last step was delivered; what is left is only counted
+        self.lost: dict[int, int] = {}  # records of each dataset that fill no step
         self._moved: Sequence[LaneSlot] = ()
 
     @property
@@ -67,6 +69,9 @@ class Delivery:
 
     def add(self, lane: LaneSlot, planned: Planned) -> None:
         """A lane has planned its next batch."""
+        if self._finishing:
+            self._count(planned.units)
+            return
         number = planned.index * len(self._lanes) + lane.place
         self._planned[number] = (lane, planned)
         first = number - number % self._joined
@@ -76,6 +81,8 @@ class Delivery:
 
     def target(self, lane: LaneSlot) -> int:
         """Batches that a lane should have planned by now: those of the next step, and those about to be decoded."""
+        if self._finishing:
+            return 1 << 62
         ahead = (self._head + self._prefetch - lane.place - 1) // len(self._lanes) + 1
         return max((self.step + 2) * self._rounds, ahead)
 
@@ -86,9 +93,9 @@ class Delivery:
     def waited(self) -> LaneSlot | None:
         """The lane whose plans the consumer waits for, if it waits for plans."""
         if self._agree is not None and self.step >= self._agreed:
-            need = (self.step + 1) * self._rounds
+            need = self.target(self._lanes[0]) if self._finishing else (self.step + 1) * self._rounds
             for lane in self._lanes:
-                if lane.planned < need and not lane.lane.ended and lane.lane.failed is None:
+                if lane.planned < need and not lane.ended and lane.failed is None:
                     return lane
         if self._head in self._slots:
             return None
@@ -108,8 +115,8 @@ class Delivery:
         Raises:
             the error of the batch, or of the lane, that is next.
         """
-        if self._ended:
-            return "end"
+        if self._finishing:
+            return "end" if all(lane.ended or lane.failed is not None for lane in self._lanes) else None
         if self._agree is not None and self.step >= self._agreed:
             return "agree" if self._step_known() else None
         slot = self._slots.get(self._head)
@@ -117,8 +124,8 @@ class Delivery:
             for number in range(self._head, self._head + self._joined):
                 lane = self._lanes[number % len(self._lanes)]
                 if number not in self._planned:
-                    if lane.lane.failed is not None:
-                        raise lane.lane.failed
+                    if lane.failed is not None:
+                        raise lane.failed
                     return None
             return None
         if slot.error is not None:
@@ -127,17 +134,55 @@ class Delivery:
 
     def _step_known(self) -> bool:
         need = (self.step + 1) * self._rounds
-        return all(lane.planned >= need or lane.lane.ended or lane.lane.failed is not None for lane in self._lanes)
+        return all(lane.planned >= need or lane.ended or lane.failed is not None for lane in self._lanes)
 
-    def ask(self) -> None:
+    def ask(self) -> bool:
         """Agree with the other ranks on one step more (the consumer's thread, no lock held)."""
         assert self._agree is not None
-        need = (self.step + 1) * self._rounds
-        possible = all(lane.planned >= need or lane.lane.failed is not None for lane in self._lanes)
-        if self._agree(possible):
-            self._agreed += 1
+        need, begun = (self.step + 1) * self._rounds, self.step * self._rounds
+        if self._pad:
+            possible = any(lane.planned > begun or lane.failed is not None for lane in self._lanes)
         else:
-            self._ended = True
+            possible = all(lane.planned >= need or lane.failed is not None for lane in self._lanes)
+        return self._agree(possible)
+
+    def agreed(self, go_on: bool) -> int:
+        """Take in what `ask` brought; returns bytes that were let go (the engine's lock is held)."""
+        if not go_on:
+            self._finishing = True
+            freed = sum(slot.nbytes + (slot.batch.nbytes if slot.batch is not None else 0) for slot in self._slots.values())
+            left = [planned for slot in self._slots.values() for _, planned in slot.parts]
+            left += [planned for _, planned in self._planned.values()]
+            freed += sum(planned.nbytes for _, planned in self._planned.values())
+            for planned in left:
+                self._count(planned.units)
+            for slot in self._slots.values():
+                self._count_batch(slot.batch)
+            self.clear()
+            return freed
+        self._agreed += 1
+        if self._pad:
+            for lane in self._lanes:
+                while lane.planned < self._agreed * self._rounds and lane.failed is None:
+                    self.add(lane, lane.lane.cut_masked())
+                    lane.planned += 1
+        return 0
+
+    def finish(self) -> dict[int, int]:
+        """Records of each dataset that were read but fill no step."""
+        for lane in self._lanes:
+            self._count(lane.lane.rest())
+        return self.lost
+
+    def _count(self, units: list[Any]) -> None:
+        for unit in units:
+            for key in getattr(unit, "keys", None) or (unit.key,):
+                self.lost[key[0]] = self.lost.get(key[0], 0) + 1
+
+    def _count_batch(self, batch: Any) -> None:
+        for keys in batch.keys if batch is not None else ():
+            for key in keys:
+                self.lost[key[0]] = self.lost.get(key[0], 0) + 1
 
     def pop(self) -> tuple[Any, int]:
         """The batch that is next, and the bytes of its arrays."""

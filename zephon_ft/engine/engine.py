@@ -21,7 +21,7 @@ from zephon_ft.engine.lane import Lane, Outcome
 from zephon_ft.engine.options import Options
 from zephon_ft.engine.pace import Pace
 from zephon_ft.engine.plan import Plan
-from zephon_ft.engine.tasks import DrainTask, GroupTask, LayoutTask, SourceTask, Task
+from zephon_ft.engine.tasks import DrainTask, FetchTask, GroupTask, LayoutTask, SourceTask, Task
 from zephon_ft.engine.work import WorkerState
 from zephon_ft.errors import ClosedError
 from zephon_ft.work.mixture import Cursor
@@ -41,9 +41,14 @@ class LaneSlot:
         self.inbox_lock = threading.Lock()  # guards the inbox and the draining flag
         self.inbox: list[tuple[int, int, Any]] = []
         self.draining = False
+        self.drainer = 0  # thread that drained it last, for the report on a stuck worker
         # Guarded by the engine's lock:
         self.issued = self.done = 0  # source tasks given out; their results taken in, in order
         self.planned = lane.batches
+        self.outstanding = 0  # results of later segments that it waits for
+        # As its drainer last reported, with every batch planned before: never ahead of `Delivery.add`.
+        self.failed: BaseException | None = None
+        self.ended = False
         self.hungry = False  # in the engine's queue of lanes that want source rows
 
 
@@ -134,24 +139,25 @@ class Engine:
         return None if self.remote else self._source_task()
 
     def _source_task(self) -> SourceTask | None:
+        source = FetchTask if self.remote else SourceTask
         if self.held > self._budget // 2:
             slot = self.delivery.waited()
             if slot is None or slot.issued > slot.done or not self._wants(slot):
                 return None
             slot.issued += 1
-            return SourceTask(slot)
+            return source(slot)
         while self._hungry:
             slot = self._hungry[0]
             if self._wants(slot):
                 slot.issued += 1
-                return SourceTask(slot)
+                return source(slot)
             slot.hungry = False
             self._hungry.popleft()
         return None
 
     def _wants(self, slot: LaneSlot) -> bool:
         """Whether a lane should read on."""
-        if slot.source_ended or slot.lane.failed is not None or slot.lane.ended:
+        if slot.source_ended or slot.lane.failing or slot.ended or slot.outstanding >= 4 * self.workers:
             return False
         ahead = 4 * self.workers + (2 * self.options.io_concurrency if self.remote else 0)
         return slot.planned < self.delivery.target(slot) and slot.issued - slot.done < ahead
@@ -170,7 +176,9 @@ class Engine:
         """Execute a task that `next_task(io)` gave to this thread and take its result back. Never raises."""
         state = self.state()
         try:
-            task.run(self, state)
+            payload = task.prepare(self)
+            if payload is not None:
+                task.complete(self, task.compute(state, payload))
         except BaseException as error:
             self.fail(error)
         finally:
@@ -206,6 +214,7 @@ class Engine:
     def drain(self, slot: LaneSlot) -> None:
         """Advance a lane until its inbox is empty (the caller has set `draining`)."""
         until = time.perf_counter() + _DRAIN_SECONDS
+        slot.drainer = threading.get_ident()
         while True:
             with slot.inbox_lock:
                 if not slot.inbox:
@@ -232,9 +241,11 @@ class Engine:
                 self.delivery.add(slot, planned)
             slot.planned = slot.lane.batches
             slot.done = slot.lane.stages[0].next
+            slot.outstanding = slot.lane.outstanding()
+            slot.failed, slot.ended = slot.lane.failed, slot.lane.ended
             self._feed_if_hungry(slot)
             ready = len(out.tasks) + self._start_layouts() + (1 if self._hungry else 0)
-            if self.finite or slot.lane.failed is not None or slot.lane.ended:
+            if self.finite or slot.failed is not None or slot.ended:
                 self.arrived.notify_all()
         if ready:
             self.wake(ready)
@@ -276,6 +287,11 @@ class Engine:
             self.held -= slot.nbytes
             self.arrived.notify_all()
 
+    def lost(self) -> dict[str, int]:
+        """At the end of a finite source: records of each dataset that were read but fill no step."""
+        with self.lock:
+            return {self.names[dataset]: count for dataset, count in sorted(self.delivery.finish().items())}
+
     def fail(self, error: BaseException) -> None:
         """An error of the engine itself, or a worker's exit: the consumer raises it at once."""
         with self.lock:
@@ -312,7 +328,13 @@ class Engine:
             if found == "end":
                 return None
             if found == "agree":
-                self.delivery.ask()
+                go_on = self.delivery.ask()
+                with self.lock:
+                    self.held -= self.delivery.agreed(go_on)
+                    for slot in self.slots:
+                        self._feed_if_hungry(slot)
+                    self._start_layouts()
+                self.wake(self.workers)
             elif found is None and help_out is not None and not help_out():
                 raise RuntimeError("internal error: no task is ready, and no batch is")
         self.wake(started + 1)
@@ -338,11 +360,19 @@ class Engine:
                     break
             stuck = {ident: self._describe(ident) for ident in self._running.values() if ident != me}
             self.delivery.clear()
+            for slot in self.slots:
+                slot.inbox = []
+                slot.lane.release()
+            self.held = 0
         return stuck
 
     def _describe(self, ident: int) -> str:
         state = self._states.get(ident)
         name, unit = state.doing if state else ("", None)
+        for slot in self.slots:
+            for stage in slot.lane.stages if slot.drainer == ident else ():
+                if stage.doing is not None and stage.segment.head is not None:
+                    name, unit = stage.segment.head.operator.name, stage.doing
         key = getattr(unit, "key", None)
         return f"{name or 'a task'} on {self.plan.describe(key) if key else 'no record'}"
 

@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from zephon_ft.engine.failure import Failure, wrap
 from zephon_ft.engine.plan import SOURCE_ROWS_PER_FLUSH, Plan, Segment
 from zephon_ft.engine.stamp import ITERATION_BITS, Mark, Stamp
-from zephon_ft.errors import PipelineError, ZephonError
+from zephon_ft.errors import PipelineError
 from zephon_ft.ops.base import Accumulator, AccumulatorContext
 
 
@@ -21,7 +22,7 @@ class Bundle:
     """Units in stream order. All units of one group or source row (`unit.position`) are in the same bundle.
 
     `anchor` and `stop` are set on bundles from the source: the cursor at the last anchor, and the row behind the last.
-    `failure` is the error of the unit that would have come next: the lane ends there, at the same place in every run.
+    `failure` is the error of the unit that would have come next (its row is `stop`): the lane ends there.
     """
 
     units: list[Any]
@@ -70,6 +71,8 @@ class _Stage:
 
     __slots__ = (
         "accumulator",
+        "deaf",
+        "doing",
         "dropped",
         "emitted",
         "held",
@@ -79,6 +82,7 @@ class _Stage:
         "pending",
         "segment",
         "skip",
+        "stopped",
         "taken",
     )
 
@@ -92,6 +96,9 @@ class _Stage:
         self.skip = 0  # groups of this interval that were delivered before
         self.taken = self.dropped = self.passed = 0  # units in, dropped and out in this interval
         self.held = 0  # bytes of units inside the accumulator
+        self.stopped = False  # its work failed: later results do not count
+        self.deaf = False  # it, or something before it, failed: nothing more goes in
+        self.doing: Any = None  # what its accumulator takes in now, for the report on a stuck worker
 
 
 class Lane:
@@ -114,6 +121,7 @@ class Lane:
         self.batches = stamp.batches
         self.failed: BaseException | None = None
         self.ended = False
+        self.failing = False  # a failure is on its way to `batch`: reading on is of no use
         self._skip_children = stamp.children  # units of the first group that were delivered before
         self._mark = stamp.mark  # the interval that `batch` is in
         self._flush = stamp.mark.flush  # the interval that the first stateful operator is in
@@ -137,24 +145,47 @@ class Lane:
         """Numbers given to source tasks whose turn has not come: how far the lane has read ahead."""
         return self.stages[0].issued - self.stages[0].next
 
+    def release(self) -> None:
+        """Let go of all units (the lane is not used any more)."""
+        for stage in self.stages:
+            stage.pending.clear()
+            stage.accumulator = stage.doing = None
+        self._cutter.take()
+        self._out = Outcome()
+
+    def outstanding(self) -> int:
+        """Tasks of later segments whose results have not been taken in, at most of any segment."""
+        return max((stage.issued - stage.next for stage in self.stages[1:]), default=0)
+
     def _pump(self, segment: int) -> None:
         stage = self.stages[segment]
-        while self.failed is None and (result := stage.pending.pop(stage.next, None)) is not None:
+        while not stage.stopped and (result := stage.pending.pop(stage.next, None)) is not None:
             stage.next += 1
-            try:
-                self._feed(segment + 1, result)
-            except ZephonError as error:
-                self.failed = error
-            if type(result) is Bundle and self.failed is None:
-                self.failed = result.failure
+            self._feed(segment + 1, result)
+            if type(result) is Bundle and result.failure is not None:
+                stage.stopped = self.failing = True
+                self._feed(segment + 1, Failure(result.failure))
 
     def _feed(self, index: int, item: Any) -> None:
-        """Give `item` (Bundle, Mark or End) to segment `index`; behind the last segment stands `batch`."""
+        """Give `item` (Bundle, Mark, End or Failure) to segment `index`; behind the last segment stands `batch`."""
         if index == len(self.stages):
-            self._batch(item)
+            if self.failed is None:
+                self._batch(item)
             return
         stage = self.stages[index]
-        if stage.segment.head is None:
+        if stage.deaf:
+            return
+        try:
+            self._take_in(stage, item)
+        except Exception as error:  # of this stage: those behind it catch their own
+            stage.deaf = self.failing = True
+            self._forward(stage, Failure(self._error(stage, error, None)))
+
+    def _take_in(self, stage: _Stage, item: Any) -> None:
+        if type(item) is Failure:
+            stage.deaf = True
+            self._forward(stage, item)
+        elif stage.segment.head is None:
             self._hand_over(stage, item)
         elif type(item) is Bundle:
             self._accumulate(stage, item)
@@ -189,9 +220,15 @@ class Lane:
             self._out.freed += unit.nbytes
             self._out.drops[reason] = self._out.drops.get(reason, 0) + 1
 
-        stage.accumulator = step.operator.accumulator()
+        try:
+            stage.accumulator = step.operator.accumulator()
+        except Exception as error:
+            raise self._error(stage, error, None) from error
         stage.emitted = stage.taken = stage.dropped = stage.passed = stage.held = stage.skip = 0
-        stage.accumulator.open(AccumulatorContext(self.plan.seed, self.index, flush, step.position, drop))
+        try:
+            stage.accumulator.open(AccumulatorContext(self.plan.seed, self.index, flush, step.position, drop))
+        except Exception as error:
+            raise self._error(stage, error, None) from error
 
     def _accumulate(self, stage: _Stage, bundle: Bundle) -> None:
         groups: list[list[Any]] = []
@@ -210,11 +247,13 @@ class Lane:
                     self._due = min(self._due, unit.position + 1)
             stage.taken += 1
             stage.held += unit.nbytes
+            stage.doing = unit
             try:
                 groups.extend(push(unit))
             except Exception as error:
                 self._emit(stage, groups)
                 raise self._error(stage, error, unit) from error
+        stage.doing = None
         self._emit(stage, groups)
         if first:
             while bundle.stop >= self._due:
@@ -232,10 +271,12 @@ class Lane:
 
     def _finish(self, stage: _Stage) -> None:
         assert stage.accumulator is not None
+        stage.doing = "finish"
         try:
             groups = list(stage.accumulator.finish())
         except Exception as error:
             raise self._error(stage, error, None) from error
+        stage.doing = None
         self._emit(stage, groups)
         if stage.accumulator.conserves and stage.passed + stage.dropped != stage.taken:
             assert stage.segment.head is not None
@@ -253,6 +294,15 @@ class Lane:
     def _emit(self, stage: _Stage, groups: list[list[Any]]) -> None:
         if not groups:
             return
+        for group in groups:
+            if not isinstance(group, list):
+                assert stage.segment.head is not None
+                name = stage.segment.head.operator.name
+                raise PipelineError(
+                    f"{name}: push() and finish() return groups, each a list of units, but there is a "
+                    f"{type(group).__name__} among them: return [[unit]] where one unit is a group",
+                    name,
+                )
         first = stage.emitted
         stage.emitted += len(groups)
         stage.passed += sum(map(len, groups))
@@ -308,8 +358,21 @@ class Lane:
             self._mark = item
             self._place = (item, 0, 0)
             self._skip_children = 0
+        elif type(item) is Failure:
+            self.failed = item.error
         else:
+            if self.plan.remainder == "pad" and len(self._cutter):
+                self._cut()
             self.ended = True
+
+    def cut_masked(self) -> Planned:
+        """A batch without units, for a lane that ended before others (``remainder="pad"``)."""
+        self._cut()
+        return self._out.batches.pop()
+
+    def rest(self) -> list[Any]:
+        """Units that fill no batch."""
+        return self._cutter.take()
 
     def _take_units(self, bundle: Bundle) -> None:
         cutter, units = self._cutter, bundle.units
@@ -330,9 +393,13 @@ class Lane:
                 self._skip_children -= 1
                 self._out.freed += unit.nbytes
                 continue
-            if not cutter.fits(unit):
-                self._cut()
-            cutter.add(unit)
+            try:
+                if not cutter.fits(unit):
+                    self._cut()
+                cutter.add(unit)
+            except Exception as error:
+                self.failed = wrap(self.plan, "batch", unit, error)
+                return
             self._batch_bytes += unit.nbytes
             if number == last or units[number + 1].position != unit.position:
                 self._place = (self._mark, position + 1, 0)
@@ -350,10 +417,7 @@ class Lane:
 
     def _error(self, stage: _Stage, error: Exception, unit: Any) -> PipelineError:
         assert stage.segment.head is not None
-        name = stage.segment.head.operator.name
-        key = getattr(unit, "key", None)
-        where = self.plan.describe(key) if key else f"lane {self.index}"
-        return PipelineError(f"{name}: {type(error).__name__}: {error} ({where})", name, where)
+        return wrap(self.plan, stage.segment.head.operator.name, unit, error, f"lane {self.index}")
 
 
 def plan_position(mark: Mark) -> int:

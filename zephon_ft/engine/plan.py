@@ -112,6 +112,8 @@ def compile_plan(
                 raise ConfigError(f"two images() operators write the buffer {kind.name!r}; one is allowed")
             kinds[kind.name] = kind
     operators, batch = _connect(operators, batch, kinds)
+    if remainder == "pad" and not any(hasattr(op, "tokenizer") or hasattr(op, "row_length") for op in operators):
+        raise ConfigError('remainder="pad" fills batches with masked rows of tokens: it needs tokenize or pack')
     _check_media_fields(source.datasets, operators)
     row_length = next((op.row_length for op in reversed(operators) if hasattr(op, "row_length")), None)
     return Plan(

@@ -1,12 +1,19 @@
-"""Tasks: the units of work that a runner executes. Each takes its own result back to the engine."""
+"""Tasks: the units of work that a runner executes, in three phases.
+
+`prepare` and `complete` touch the engine and run in its process; `compute` is a pure function of the payload and of the
+worker's bound functions, so that it can run anywhere. Threads run all three in a row.
+"""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
+from zephon_ft.engine.failure import wrap
 from zephon_ft.engine.lane import Bundle, End, Work
+from zephon_ft.engine.sizes import nbytes_of
 from zephon_ft.engine.stamp import ANCHOR_ROWS
-from zephon_ft.engine.work import WorkerState, fetch, run_fill, run_groups, run_source, timed, wrap
+from zephon_ft.engine.work import WorkerState, fetch, run_fill, run_groups, run_source
 from zephon_ft.errors import is_data_error
 from zephon_ft.join import lay_out_parts
 
@@ -19,13 +26,26 @@ _FILL_PIXELS = 150_000  # source pixels that keep a worker busy for at least 0.2
 
 
 class Task:
-    """One unit of work."""
+    """One unit of work.
+
+    Attributes:
+        segment: whose `parallelism` it counts for; -1: none.
+    """
 
     __slots__ = ("__weakref__",)
-    segment = -1  # whose `parallelism` it counts for; -1: none
+    segment = -1
 
-    def run(self, engine: Engine, state: WorkerState) -> None:
-        """Do it, on any thread."""
+    def prepare(self, engine: Engine) -> Any:
+        """The payload for `compute`, or None: nothing is left to compute."""
+        raise NotImplementedError
+
+    @staticmethod
+    def compute(state: WorkerState, payload: Any) -> Any:
+        """The work itself."""
+        raise NotImplementedError
+
+    def complete(self, engine: Engine, result: Any) -> None:
+        """Take the result back."""
         raise NotImplementedError
 
 
@@ -37,74 +57,93 @@ class DrainTask(Task):
     def __init__(self, slot: LaneSlot) -> None:
         self.slot = slot
 
-    def run(self, engine: Engine, state: WorkerState) -> None:
+    def prepare(self, engine: Engine) -> None:
         engine.drain(self.slot)
 
 
 class SourceTask(Task):
-    """Take a lane's next rows, fetch them, and run the first segment on them.
+    """Take a lane's next rows, fetch them, and run the first segment on them."""
 
-    Where reading waits on a network, only fetching is done here (on an I/O thread); a `FetchedTask` does the rest.
-    """
-
-    __slots__ = ("slot",)
+    __slots__ = ("anchor", "seq", "slot")
 
     def __init__(self, slot: LaneSlot) -> None:
         self.slot = slot
 
-    def run(self, engine: Engine, state: WorkerState) -> None:
+    def prepare(self, engine: Engine) -> Any:
         slot = self.slot
         with slot.source_lock:
             if slot.source_ended:
-                return
+                return None
             cursor = slot.cursor
             first = cursor.position
             if first % ANCHOR_ROWS == 0:
                 slot.anchor = tuple(cursor.state())
-            anchor = slot.anchor
+            self.anchor = slot.anchor
             # Tasks end where an anchor is due, so that an interval's beginning never depends on their size.
             chunk = cursor.take(min(engine.pace.groups(0), ANCHOR_ROWS - first % ANCHOR_ROWS))
-            seq = slot.seq
+            self.seq = slot.seq
             slot.seq += 1
             slot.source_ended = not len(chunk)
         if not len(chunk):
-            engine.post(slot, (0, seq, End()))
-            return
-        (records, failure), seconds = timed(fetch, engine.plan, chunk, first)
-        task = FetchedTask(slot, seq, records, failure, first + len(chunk), anchor, seconds)
-        if engine.remote:
-            engine.queue(0, task)
-        else:
-            task.run(engine, state)
+            engine.post(slot, (0, self.seq, End()))
+            return None
+        return chunk, first, not engine.over_budget
+
+    @staticmethod
+    def compute(state: WorkerState, payload: Any) -> tuple[Bundle, int, float]:
+        chunk, first, keep = payload
+        start = time.perf_counter()
+        bundle = fetch(state, chunk, first)
+        rows = len(bundle.units)
+        run_source(state, bundle, keep)
+        return bundle, rows, time.perf_counter() - start
+
+    def complete(self, engine: Engine, result: tuple[Bundle, int, float]) -> None:
+        bundle, rows, seconds = result
+        bundle.anchor = self.anchor
+        nbytes = sum(unit.nbytes for unit in bundle.units)
+        engine.charge(nbytes)
+        engine.pace.note(0, rows, seconds, nbytes)
+        engine.post(self.slot, (0, self.seq, bundle))
+
+
+class FetchTask(SourceTask):
+    """Where reading waits on a network: only fetch, on a thread that may wait; a `FetchedTask` does the rest."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def compute(state: WorkerState, payload: Any) -> Any:
+        chunk, first, _ = payload
+        return fetch(state, chunk, first)
+
+    def complete(self, engine: Engine, result: Any) -> None:
+        engine.queue(0, FetchedTask(self, engine, result))
 
 
 class FetchedTask(Task):
     """Run the first segment on fetched rows."""
 
-    __slots__ = ("anchor", "failure", "records", "seconds", "seq", "slot", "stop")
+    __slots__ = ("fetched", "nbytes", "task")
 
-    def __init__(
-        self,
-        slot: LaneSlot,
-        seq: int,
-        records: list[Any],
-        failure: BaseException | None,
-        stop: int,
-        anchor: tuple[int, ...],
-        seconds: float,
-    ) -> None:
-        self.slot, self.seq, self.records, self.failure = slot, seq, records, failure
-        self.stop, self.anchor, self.seconds = stop, anchor, seconds
+    def __init__(self, task: FetchTask, engine: Engine, fetched: Bundle) -> None:
+        self.task, self.fetched = task, fetched
+        self.nbytes = sum(nbytes_of(record) for record in fetched.units if isinstance(record.fields, dict))
+        engine.charge(self.nbytes)  # it may wait long for a worker
 
-    def run(self, engine: Engine, state: WorkerState) -> None:
-        rows = len(self.records)
-        keep = not engine.over_budget
-        bundle, seconds = timed(run_source, state, self.records, self.failure, keep)
-        bundle.stop, bundle.anchor = self.stop, self.anchor
-        nbytes = sum(unit.nbytes for unit in bundle.units)
-        engine.charge(nbytes)
-        engine.pace.note(0, rows, seconds + (0.0 if engine.remote else self.seconds), nbytes)
-        engine.post(self.slot, (0, self.seq, bundle))
+    def prepare(self, engine: Engine) -> Any:
+        return self.fetched, not engine.over_budget
+
+    @staticmethod
+    def compute(state: WorkerState, payload: Any) -> tuple[Bundle, int, float]:
+        bundle, keep = payload
+        start, rows = time.perf_counter(), len(bundle.units)
+        run_source(state, bundle, keep)
+        return bundle, rows, time.perf_counter() - start
+
+    def complete(self, engine: Engine, result: tuple[Bundle, int, float]) -> None:
+        engine.charge(-self.nbytes)
+        SourceTask.complete(self.task, engine, result)
 
 
 class GroupTask(Task):
@@ -115,9 +154,16 @@ class GroupTask(Task):
     def __init__(self, slot: LaneSlot, work: Work) -> None:
         self.slot, self.work, self.segment = slot, work, work.segment
 
-    def run(self, engine: Engine, state: WorkerState) -> None:
-        work = self.work
-        bundle, seconds = timed(run_groups, state, work)
+    def prepare(self, engine: Engine) -> Work:
+        return self.work
+
+    @staticmethod
+    def compute(state: WorkerState, payload: Work) -> tuple[Bundle, float]:
+        start = time.perf_counter()
+        return run_groups(state, payload), time.perf_counter() - start
+
+    def complete(self, engine: Engine, result: tuple[Bundle, float]) -> None:
+        work, (bundle, seconds) = self.work, result
         count = len(work.groups.units) if isinstance(work.groups, Bundle) else len(work.groups)
         engine.pace.note(work.segment, count, seconds)
         engine.charge(sum(unit.nbytes for unit in bundle.units) - work.nbytes)
@@ -132,14 +178,15 @@ class LayoutTask(Task):
     def __init__(self, slot: Slot) -> None:
         self.slot = slot
 
-    def run(self, engine: Engine, state: WorkerState) -> None:
+    def prepare(self, engine: Engine) -> None:
         slot, plan = self.slot, engine.plan
         groups = [planned.units for _, planned in slot.parts]
-        state.doing = ("batch", groups[0][0])
+        first = next((unit for units in groups for unit in units), None)
+        engine.state().doing = ("batch", first)
         try:
             batch = lay_out_parts(groups, plan.batch, plan.kinds, engine.pool, engine.names)
         except Exception as error:
-            slot.error = wrap(plan, "batch", groups[0][0], error)
+            slot.error = wrap(plan, "batch", first, error)
             engine.filled(slot, 0)
             return
         lane_batches = batch.parts or (batch,)
@@ -166,18 +213,29 @@ class FillTask(Task):
     def __init__(self, slot: Slot, fills: list[tuple[Batch, Fill]]) -> None:
         self.slot, self.fills = slot, fills
 
-    def run(self, engine: Engine, state: WorkerState) -> None:
-        slot = self.slot
-        for batch, fill in self.fills:
+    def prepare(self, engine: Engine) -> Any:
+        return [(fill.media, batch.arrays[fill.kind][fill.start : fill.stop]) for batch, fill in self.fills]
+
+    @staticmethod
+    def compute(state: WorkerState, payload: Any) -> list[tuple[int, BaseException]]:
+        failed: list[tuple[int, BaseException]] = []
+        for number, (media, out) in enumerate(payload):
             try:
-                run_fill(state, fill.media, batch.arrays[fill.kind][fill.start : fill.stop])
+                run_fill(state, media, out)
             except Exception as error:
-                name = f"decode {fill.kind}"
-                if engine.plan.on_decode_error == "blank" and is_data_error(error):
-                    batch.blank(fill)
-                    state.note(fill.media.key, name, error)
-                elif slot.error is None:
-                    slot.error = wrap(engine.plan, name, fill.media, error)
+                failed.append((number, error))
+        return failed
+
+    def complete(self, engine: Engine, result: list[tuple[int, BaseException]]) -> None:
+        slot, plan = self.slot, engine.plan
+        for number, error in result:
+            batch, fill = self.fills[number]
+            name = f"decode {fill.kind}"
+            if plan.on_decode_error == "blank" and is_data_error(error):
+                batch.blank(fill)
+                engine.state().note(fill.media.key, name, error)
+            elif slot.error is None:
+                slot.error = wrap(plan, name, fill.media, error)
         done, self.fills = len(self.fills), []
         engine.filled(slot, done)
 

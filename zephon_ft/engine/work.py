@@ -6,17 +6,17 @@ code run without any lock held.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from zephon_ft.engine.failure import wrap
 from zephon_ft.engine.lane import Bundle, Work
-from zephon_ft.engine.plan import Plan, Segment
+from zephon_ft.engine.plan import Plan, Segment, Step
 from zephon_ft.engine.sizes import nbytes_of, set_nbytes
 from zephon_ft.errors import DataError, PipelineError, is_data_error
 from zephon_ft.ops.base import WorkContext
 from zephon_ft.random import Keyed
-from zephon_ft.record import Media, Record
+from zephon_ft.record import Media, Record, Row
 
 if TYPE_CHECKING:
     from zephon_ft.work.mixture import Chunk
@@ -64,7 +64,7 @@ class WorkerState:
         if found is None:
             found = []
             for step in segment.steps:
-                work = step.operator.bind(self.context(step.position, step.operator.name))
+                work = self._bind(step)
                 if work is not None:
                     found.append((step.operator.name, work))
             self._functions[segment.index] = found
@@ -76,9 +76,16 @@ class WorkerState:
         if found is None:
             step = segment.head
             assert step is not None
-            work: Any = step.operator.bind(self.context(step.position, step.operator.name))
+            work = self._bind(step)
             found = self._heads[segment.index] = (step.operator.name, work or (lambda group: group))
         return found
+
+    def _bind(self, step: Step) -> Any:
+        name = step.operator.name
+        try:
+            return step.operator.bind(self.context(step.position, name))
+        except Exception as error:
+            raise wrap(self.plan, name, None, error, "starting a worker") from error
 
     def fill(self, kind: str) -> Callable[..., None]:
         """The decoder of one media kind: ``fill(media, data, out)``."""
@@ -88,22 +95,25 @@ class WorkerState:
         return found
 
 
-def fetch(plan: Plan, chunk: Chunk, first: int) -> tuple[list[Any], BaseException | None]:
-    """Read the rows of a chunk as records, in order. A row that cannot be parsed is a DataError in its place.
+def fetch(state: WorkerState, chunk: Chunk, first: int) -> Bundle:
+    """Read the rows of a chunk as records, in order, up to a storage error.
+
+    A row that cannot be parsed has a DataError in place of its fields.
 
     Args:
         first: source position of the first row.
-    Returns:
-        records, and the storage error that ended them early (None: all are there).
     """
+    plan = state.plan
     rows: list[Any] = [None] * len(chunk)
     for (dataset, shard), places in _by_shard(chunk).items():
         source = plan.source.datasets[dataset]
+        place = places[0]
+        key = (dataset, shard, chunk.row[place], chunk.passes[place])
+        state.doing = ("read", Record(key, first + place, {}))
         try:
             fetched = source.fetch(shard, [chunk.row[i] for i in places], plan.fields[dataset])
         except Exception as error:
-            place = places[0]
-            where = plan.describe((dataset, shard, chunk.row[place], chunk.passes[place]))
+            where = plan.describe(key)
             failure = PipelineError(f"reading: {type(error).__name__}: {error} ({where})", "read", where)
             failure.__cause__ = error
             rows[place] = failure
@@ -114,9 +124,9 @@ def fetch(plan: Plan, chunk: Chunk, first: int) -> tuple[list[Any], BaseExceptio
     keys = zip(chunk.dataset, chunk.shard, chunk.row, chunk.passes, strict=True)
     for position, (key, row) in enumerate(zip(keys, rows, strict=True), first):
         if type(row) is PipelineError:
-            return out, row
-        out.append(row if row is None else Record(key, position, row))
-    return out, None
+            return Bundle(out, position, failure=row)
+        out.append(Record(key, position, row))
+    return Bundle(out, first + len(chunk))
 
 
 def _by_shard(chunk: Chunk) -> dict[tuple[int, int], Sequence[int]]:
@@ -129,11 +139,11 @@ def _by_shard(chunk: Chunk) -> dict[tuple[int, int], Sequence[int]]:
     return groups  # type: ignore[return-value]
 
 
-def run_source(state: WorkerState, records: list[Any], failure: BaseException | None, keep_media: bool) -> Bundle:
-    """The first segment on fetched records."""
+def run_source(state: WorkerState, bundle: Bundle, keep_media: bool) -> None:
+    """The first segment on fetched records, in place."""
     plan = state.plan
     units: list[Any] = []
-    for place, record in enumerate(records):
+    for record in bundle.units:
         if isinstance(record.fields, dict):
             units.append(record)
             continue
@@ -142,46 +152,44 @@ def run_source(state: WorkerState, records: list[Any], failure: BaseException | 
             state.note(record.key, "read", error)
             continue
         where = plan.describe(record.key)
-        failure = PipelineError(f"reading: {error} ({where})", "read", where)
-        failure.__cause__ = error
-        del records[place:]
+        bundle.failure = PipelineError(f"reading: {error} ({where})", "read", where)
+        bundle.failure.__cause__ = error
+        bundle.stop = record.position
         break
-    units, failure = run_functions(state, state.functions(plan.segments[0]), units, failure)
-    set_nbytes(units, keep_media)
-    return Bundle(units, failure=failure)
+    bundle.units = units
+    run_functions(state, state.functions(plan.segments[0]), bundle)
+    set_nbytes(bundle.units, keep_media)
 
 
-def run_functions(
-    state: WorkerState, functions: list[Function], units: list[Any], failure: BaseException | None = None
-) -> tuple[list[Any], BaseException | None]:
-    """Run stateless functions over units, in order.
+def run_functions(state: WorkerState, functions: list[Function], bundle: Bundle) -> None:
+    """Run stateless functions over the units of a bundle, in order and in place.
 
-    Returns:
-        the units that come out, up to the first unit (in stream order) that fails, and its error.
+    It ends at the first unit (in stream order) that fails: `failure` is its error, `stop` its row.
     """
     skip = state.plan.on_error == "skip"
     for name, function in functions:
         out: list[Any] = []
         append = out.append
-        for unit in units:
+        for unit in bundle.units:
             state.doing = (name, unit)
             try:
                 result = function(unit)
+                if type(result) is Record:
+                    append(result)
+                elif type(result) is list:
+                    out.extend(result)
+                elif type(result) is Row:
+                    append(result)
+                elif result is not None:
+                    raise TypeError(f"a work function returns a Record, None or a list of Records, not {result!r}")
             except Exception as error:
                 if skip and is_data_error(error):
                     state.note(getattr(unit, "key", ()), name, error)
                     continue
-                failure = wrap(state.plan, name, unit, error)
+                bundle.failure, bundle.stop = wrap(state.plan, name, unit, error), unit.position
                 break  # units behind it do not come out; those before it go on
-            if result is None:
-                continue
-            if type(result) is list:
-                out.extend(result)
-            else:
-                append(result)
-        units = out
+        bundle.units = out
     state.doing = ("", None)
-    return units, failure
 
 
 def run_groups(state: WorkerState, work: Work) -> Bundle:
@@ -190,26 +198,26 @@ def run_groups(state: WorkerState, work: Work) -> Bundle:
     functions = state.functions(segment)
     if isinstance(work.groups, Bundle):
         given = work.groups
-        units, failure = run_functions(state, functions, given.units, given.failure)
-        set_nbytes(units, True)
-        return Bundle(units, given.stop, given.anchor, failure)
+        bundle = Bundle(given.units, given.stop, given.anchor, given.failure)
+        run_functions(state, functions, bundle)
+        set_nbytes(bundle.units, True)
+        return bundle
     name, function = state.head(segment)
-    units = []
-    failure = None
+    bundle = Bundle([])
     for position, group in enumerate(work.groups, work.first):
         state.doing = (name, group[0] if group else None)
         try:
             made = function(group)
+            for unit in made if type(made) is list else (made,):
+                unit.position = position
+                bundle.units.append(unit)
         except Exception as error:
-            failure = wrap(state.plan, name, group[0] if group else None, error)
+            bundle.failure = wrap(state.plan, name, group[0] if group else None, error)
             break
-        for unit in made if type(made) is list else (made,):
-            unit.position = position
-            units.append(unit)
-    units, failure = run_functions(state, functions, units, failure)
-    for unit in units:
+    run_functions(state, functions, bundle)
+    for unit in bundle.units:
         unit.nbytes = nbytes_of(unit)
-    return Bundle(units, failure=failure)
+    return bundle
 
 
 def run_fill(state: WorkerState, media: Media, out: Any) -> None:
@@ -239,30 +247,11 @@ def fetch_again(state: WorkerState, media: Media) -> bytes:
         functions.append(function)
         if hasattr(step.operator, "media_kinds"):
             break
-    units, failure = run_functions(state, functions, [Record((dataset, shard, row, number), -1, fetched)])
-    if failure is not None:
-        raise failure
-    for unit in units:
+    bundle = Bundle([Record((dataset, shard, row, number), -1, fetched)])
+    run_functions(state, functions, bundle)
+    if bundle.failure is not None:
+        raise bundle.failure
+    for unit in bundle.units:
         if unit.key == media.key:
             return unit.media[media.index].data
     raise DataError(f"{plan.describe(media.key)}: image {media.index} is not there any more; did the data change?")
-
-
-def wrap(plan: Plan, name: str, unit: Any, error: Exception) -> PipelineError:
-    """`error` with the operator and the record it happened at."""
-    if isinstance(error, PipelineError):
-        return error
-    key = getattr(unit, "key", None)
-    if key is None:
-        keys = getattr(unit, "keys", ())
-        key = keys[0] if keys else None
-    where = plan.describe(key) if key else "no record"
-    failure = PipelineError(f"{name}: {type(error).__name__}: {error} ({where})", name, where)
-    failure.__cause__ = error
-    return failure
-
-
-def timed(function: Callable[..., Any], *args: Any) -> tuple[Any, float]:
-    """The function's result and its seconds."""
-    start = time.perf_counter()
-    return function(*args), time.perf_counter() - start

@@ -78,6 +78,13 @@ class BatchOp(Operator):
             pad_values={**packer.pad_values, **self.pad_values},
         )
 
+    @property
+    def rows(self) -> int | None:
+        """Rows of a batch, None where that varies (a number of tokens without `pack`)."""
+        if self.size is not None or self.row_length is None or self.tokens is None:
+            return self.size
+        return self.tokens // self.row_length
+
     def has_work(self) -> bool:
         return False
 

@@ -117,16 +117,23 @@ def _cut(pieces: Sequence[Sequence[int]], random_access: bool, lanes: int) -> tu
         longest = max(1, -(-total // wanted))
     if random_access:
         longest = min(longest, BLOCK_ROWS)
-    shards: list[int] = []
-    starts: list[int] = []
-    counts: list[int] = []
-    next_row = dict.fromkeys(range(len(pieces)), 0)
+    blocks: list[tuple[int, int, int]] = []  # shard, first row, rows
+    next_row = [0] * len(pieces)
     for shard, count in flat:
-        parts = -(-count // longest)
-        edges = [count * i // parts for i in range(parts + 1)]
-        for low, high in pairwise(edges):
-            shards.append(shard)
-            starts.append(next_row[shard] + low)
-            counts.append(high - low)
+        blocks += _split(shard, next_row[shard], count, -(-count // longest))
         next_row[shard] += count
+    # In a pass every lane gets the same number of blocks: those that would be left over are cut into one for each lane.
+    over = len(blocks) % lanes
+    if len(blocks) > lanes and over:
+        largest = sorted(range(len(blocks)), key=lambda i: (-blocks[i][2], i))[:over]
+        if all(blocks[i][2] >= lanes for i in largest):
+            cut = set(largest)
+            blocks = [part for i, block in enumerate(blocks) for part in _split(*block, lanes if i in cut else 1)]
+    shards, starts, counts = zip(*blocks, strict=True) if blocks else ((), (), ())
     return np.array(shards, np.int64), np.array(starts, np.int64), np.array(counts, np.int64)
+
+
+def _split(shard: int, start: int, count: int, parts: int) -> list[tuple[int, int, int]]:
+    """A run of rows in nearly equal parts."""
+    edges = [start + count * i // parts for i in range(parts + 1)]
+    return [(shard, low, high - low) for low, high in pairwise(edges)]
