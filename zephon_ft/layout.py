@@ -50,7 +50,7 @@ def lay_out(
     if masked > 0:  # the end of a finite source with remainder="pad"
         nothing = np.zeros(0, np.int32)
         units = [*units, *[Row({"input_ids": nothing, "labels": nothing}, nothing, ())] * masked]
-    tokenized = sum("input_ids" in unit.fields for unit in units)
+    tokenized = sum(["input_ids" in unit.fields for unit in units])
     if tokenized == 0:
         return _plain(units, kinds, pool, names)
     if tokenized < len(units):
@@ -130,14 +130,15 @@ def _tokens(
 def _plain(units: Sequence[Unit], kinds: Mapping[str, Any], pool: BufferPool | None, names: tuple[str, ...]) -> Batch:
     """Records without tokens: one column per field, media buffers beside them."""
     columns = _Names()
-    for name in sorted({name for unit in units for name in unit.fields}):
-        columns.put(name, _column([unit.fields.get(name) for unit in units]))
+    fields = [unit.fields for unit in units]
+    for name in sorted(set(chain.from_iterable(fields))):
+        columns.put(name, _column([row.get(name) for row in fields]))
     arrays = _Names(columns)
     if kinds:
         arrays.put("media_counts", np.array([len(unit.media) for unit in units], np.int32))
     places = [_Place(item, number, 0, 0) for number, unit in enumerate(units) for item in unit.media]
     fills = _media(arrays, places, kinds, pool)
-    keys = tuple((unit.key,) if isinstance(unit, Record) else unit.keys for unit in units)
+    keys = tuple([(unit.key,) if isinstance(unit, Record) else unit.keys for unit in units])
     return Batch(arrays=arrays, columns=columns, keys=keys, kinds=kinds, fills=fills, names=names)
 
 
@@ -218,7 +219,7 @@ def _column(values: list[Any]) -> Any:
     if isinstance(first, np.ndarray) and first.dtype != object:
         alike = all(isinstance(v, np.ndarray) and v.shape == first.shape and v.dtype == first.dtype for v in values)
         return np.stack(values) if alike else values
-    if all(isinstance(v, _NUMBERS) for v in values):
+    if all(issubclass(kind, _NUMBERS) for kind in set(map(type, values))):
         array = np.asarray(values)
         return array if array.dtype.kind in "biuf" else values
     return values

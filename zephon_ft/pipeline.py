@@ -10,10 +10,11 @@ import copy
 import logging
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zephon_ft.batch import Batch
-from zephon_ft.distributed import Ranks, check_ownership, find_ranks, make_agree
+from zephon_ft.distributed import Ranks, check_agreement, find_ranks, make_agree
 from zephon_ft.engine.checkpoint import Position, from_state, start_of_iteration, to_state
 from zephon_ft.engine.options import Options
 from zephon_ft.engine.ownership import accumulation, owned_lanes
@@ -199,7 +200,12 @@ class Pipeline:
     def plan(self) -> Plan:
         """The compiled pipeline; every mistake that can be known before reading is found here."""
         if self._plan is None:
-            self._plan = compile_plan(self._source, self._operators, **self._recipe)
+            plan = compile_plan(self._source, self._operators, **self._recipe)
+            if self._options.cost_index:
+                from zephon_ft.engine.costs import CostIndex
+
+                plan = replace(plan, costs=CostIndex.find(plan))
+            self._plan = plan
         return self._plan
 
     def ranks(self) -> Ranks:
@@ -211,15 +217,24 @@ class Pipeline:
         if self._ranks is None:
             ranks, lanes = find_ranks(self._options), self._recipe["lanes"]
             owned_lanes(lanes, ranks.rank, ranks.world)
-            accumulation(
-                lanes,
-                ranks.world,
-                self._recipe["batches_per_step"],
-                self._options.lanes_per_batch,
-                self._options.grad_accumulation,
-            )
+            self._accumulation(ranks)
             self._ranks = ranks
         return self._ranks
+
+    def _accumulation(self, ranks: Ranks) -> int:
+        recipe, options = self._recipe, self._options
+        return accumulation(
+            recipe["lanes"],
+            ranks.world,
+            recipe["batches_per_step"],
+            options.lanes_per_batch,
+            options.grad_accumulation,
+        )
+
+    @property
+    def grad_accumulation(self) -> int:
+        """Batches that this rank delivers in one optimizer step."""
+        return self._accumulation(self.ranks())
 
     @property
     def lanes(self) -> range:
@@ -240,8 +255,13 @@ class Pipeline:
         if live is not None:
             raise ConfigError("an iterator of this pipeline is still open; close() it first, or build another pipeline")
         plan, ranks = self.plan(), self.ranks()
+        if find_ranks(self._options) != ranks:
+            raise ConfigError(
+                f"this pipeline was used as rank {ranks.rank} of {ranks.world}, and is another rank now: initialise "
+                "torch.distributed before using it, or build it anew"
+            )
         if self._options.strict:
-            check_ownership(ranks, self.lanes, plan.lanes)
+            check_agreement(ranks, self.lanes, plan.lanes, self._recipe_json(), self._at())
         agree = make_agree(self._options, ranks, plan.remainder == "pad") if plan.source.epochs is not None else None
         engine = Engine(plan, self._options, self._at(), agree)
         stream = Stream(engine, choose_runner(self._options.runner), self._handed_out, self._ended)
@@ -268,19 +288,18 @@ class Pipeline:
         step, delivered = position.step, position.delivered + len(parts)
         if delivered == len(stamps) * rounds:
             step, delivered = step + 1, 0
-        self._position = Position(stamps, position.iteration, position.world, delivered, step)
+        self._position = replace(position, stamps=stamps, delivered=delivered, step=step)
         batch.stamp = self._position
 
     def _ended(self, lost: dict[str, int]) -> None:
         """A finite source is through: report what filled no step, and stand at the next pass."""
         plan, position = self.plan(), self._at()
-        begin = start_of_iteration(plan, self.lanes, position.iteration, position.step, position.world)
         self._position = start_of_iteration(plan, self.lanes, position.iteration + 1, position.step, position.world)
-        if position == begin:
+        if position.step == position.began:
             raise DataError(
                 f"not even one step: a step needs {plan.batches_per_step} batches from each of {plan.lanes} lanes, and "
-                f"the records that are left make fewer ({lost or 'none'}). Use fewer lanes, a smaller batch, more data, "
-                'or remainder="pad"'
+                f"the records that are left make fewer ({lost or 'none'}). Use fewer lanes, a smaller batch, more "
+                'data, or remainder="pad"'
             )
         if lost:
             logger.warning(

@@ -73,6 +73,16 @@ class Record:
         return 0 if ids is None else len(ids)
 
 
+class Sketch(Record):
+    """A record of which only lengths are known, from a cost index: enough for accumulators to decide.
+
+    `input_ids` is an array of the right length without content. A worker replaces it by the real record before anyone
+    looks at more than lengths.
+    """
+
+    __slots__ = ()
+
+
 @dataclass(slots=True)
 class Row:
     """One packed row: documents one behind the other, without the padding at its end.

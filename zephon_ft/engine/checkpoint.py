@@ -26,6 +26,7 @@ class Position:
     Attributes:
         stamps: of that batch, for every lane of the rank.
         iteration: which iteration over a finite source.
+        began: steps completed when that iteration began.
         world: number of ranks.
         delivered: lane batches handed out in the current step; 0 at a step boundary.
         step: optimizer steps completed.
@@ -33,6 +34,7 @@ class Position:
 
     stamps: dict[int, Stamp]
     iteration: int
+    began: int
     world: int
     delivered: int
     step: int
@@ -45,7 +47,7 @@ def start_of_iteration(plan: Plan, lanes: Sequence[int], iteration: int, step: i
     for lane in lanes:
         mark = Mark(iteration << ITERATION_BITS, tuple(source.cursor(lane, iteration).state()), 0)
         stamps[lane] = Stamp(mark, 0, 0, step * plan.batches_per_step)
-    return Position(stamps, iteration, world, 0, step)
+    return Position(stamps, iteration, step, world, 0, step)
 
 
 def lane_key(lane: int) -> str:
@@ -60,7 +62,7 @@ def to_state(position: Position, recipe: str) -> dict[str, Any]:
         "recipe": recipe,
         "step": position.step,
         "inside_step": [position.delivered, position.world],
-        "iteration": position.iteration,
+        "iteration": [position.iteration, position.began],
     }
     for lane, stamp in position.stamps.items():
         mark = stamp.mark
@@ -95,32 +97,39 @@ def from_state(state: Mapping[str, Any], lanes: int, owned: Sequence[int], world
         )
     if damaged := [key for key in ("recipe", "step", "inside_step", "iteration") if key not in state]:
         raise CheckpointError(f"the state has no {damaged}: it is cut short or edited")
-    step, iteration = state["step"], state["iteration"]
-    delivered, saved_world = state["inside_step"]
-    _check_lane_count(state, lanes)
+    saved_rounds = _saved_rounds(state, lanes)
+    step, delivered, saved_world, iteration, began = _numbers(state, lanes)
     missing = [lane for lane in owned if lane_key(lane) not in state]
     if missing:
         raise CheckpointError(
             f"the state lacks {_some(missing)} of this rank; it holds {_some(lanes_in(state))}. States of several "
             "ranks belong together: merge their dicts, or load them with torch.distributed.checkpoint"
         )
-    stamps = {lane: _stamp(lane, state[lane_key(lane)]) for lane in owned}
     if delivered and saved_world != world:
         raise CheckpointError(
             f"the state was taken inside step {step} ({delivered} lane batches into it) by {saved_world} ranks; it "
             f"loads at {saved_world} ranks only, and this run has {world}. Save at a step boundary to change that"
         )
-    share = len(owned)
-    for place, lane in enumerate(owned):
-        expected = step * rounds + (delivered + share - 1 - place) // share
-        if stamps[lane].batches != expected:
-            torn = [other for other in owned if stamps[other].batches != step * rounds]
-            raise CheckpointError(
-                f"lane {lane} stands at batch {stamps[lane].batches}, but step {step} of the state means batch "
-                f"{expected}: ranks saved at different moments (lanes that differ: {_some(torn)}). Save on all ranks "
-                "at the same step"
-            )
-    return Position(stamps, iteration, world, delivered, step)
+    # Also the lanes of other ranks, where the state holds them: then every rank finds what is wrong.
+    stamps = {lane: _stamp(lane, state[lane_key(lane)]) for lane in lanes_in(state)}
+    share = lanes // saved_world
+    expected = {lane: step * saved_rounds + (delivered + share - 1 - lane % share) // share for lane in stamps}
+    torn = [lane for lane in stamps if stamps[lane].batches != expected[lane]]
+    if torn:
+        lane = torn[0]
+        raise CheckpointError(
+            f"lane {lane} stands at batch {stamps[lane].batches}, but step {step} of the state means batch "
+            f"{expected[lane]}: ranks saved at different moments (lanes that differ: {_some(torn)}). Save on all ranks "
+            "at the same step"
+        )
+    stamps = {lane: stamps[lane] for lane in owned}
+    if other := [lane for lane, stamp in stamps.items() if stamp.mark.flush >> ITERATION_BITS != iteration]:
+        raise CheckpointError(f"the state is of iteration {iteration}, but {_some(other)} of it is not: it is damaged")
+    if saved_rounds != rounds:  # another recipe, which only strict=False accepts: the same place in steps of now
+        share = len(owned)
+        began = began * saved_rounds // rounds
+        step, delivered = divmod(step * saved_rounds * share + delivered, rounds * share)
+    return Position(stamps, iteration, began, world, delivered, step)
 
 
 def lanes_in(state: Mapping[str, Any]) -> list[int]:
@@ -128,13 +137,37 @@ def lanes_in(state: Mapping[str, Any]) -> list[int]:
     return sorted(int(key[5:]) for key in state if key.startswith("lane.") and key[5:].isdigit())
 
 
-def _check_lane_count(state: Mapping[str, Any], lanes: int) -> None:
-    saved = json.loads(state["recipe"]).get("lanes") if isinstance(state["recipe"], str) else None
-    if saved is not None and saved != lanes:
+def _numbers(state: Mapping[str, Any], lanes: int) -> tuple[int, int, int, int, int]:
+    """Step, lane batches handed out in it, ranks that saved it, iteration, step at which that began."""
+    inside, iteration = state["inside_step"], state["iteration"]
+    pairs = [pair if isinstance(pair, (list, tuple)) else [None] for pair in (inside, iteration)]
+    numbers = [state["step"], *pairs[0], *pairs[1]]
+    if [len(pair) for pair in pairs] != [2, 2] or not all(isinstance(n, int) and n >= 0 for n in numbers):
+        raise CheckpointError(
+            f"the state's step {state['step']!r}, inside_step {inside!r} and iteration {iteration!r} are not what "
+            "state_dict() returns: it is damaged"
+        )
+    step, delivered, world, number, began = numbers
+    if not world or lanes % world:
+        raise CheckpointError(f"the state was saved by {world} ranks, which do not divide {lanes} lanes: it is damaged")
+    return step, delivered, world, number, began
+
+
+def _saved_rounds(state: Mapping[str, Any], lanes: int) -> int:
+    """Batches of a lane in a step of the run that was saved; its number of lanes is compared."""
+    try:
+        recipe = json.loads(state["recipe"])
+        saved, rounds = recipe["lanes"], recipe["stream"]["batches_per_step"]
+    except (TypeError, ValueError, KeyError) as error:
+        raise CheckpointError(
+            f"the recipe in the state cannot be read ({error!r}): the state is cut short or edited"
+        ) from error
+    if saved != lanes:
         raise CheckpointError(
             f"the state has {saved} lanes, this pipeline has {lanes}. Lanes are fixed for the life of a run: use "
             f"lanes={saved}"
         )
+    return rounds
 
 
 def _stamp(lane: int, values: Any) -> Stamp:

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 class Slot:
     """One delivered batch on its way: `lanes_per_batch` planned lane batches."""
 
-    __slots__ = ("batch", "error", "left", "nbytes", "parts", "ready", "started")
+    __slots__ = ("batch", "error", "left", "nbytes", "parts", "ready", "size", "started")
 
     def __init__(self, parts: list[tuple[LaneSlot, Planned]]) -> None:
         self.parts = parts
         self.nbytes = sum(planned.nbytes for _, planned in parts)  # of their units
         self.batch: Any = None
+        self.size = 0  # bytes of the batch
         self.started = self.ready = False
         self.left = 0  # fills that are not done
         self.error: BaseException | None = None
@@ -150,7 +151,7 @@ class Delivery:
         """Take in what `ask` brought; returns bytes that were let go (the engine's lock is held)."""
         if not go_on:
             self._finishing = True
-            freed = sum(slot.nbytes + (slot.batch.nbytes if slot.batch is not None else 0) for slot in self._slots.values())
+            freed = sum(slot.size + (0 if slot.ready else slot.nbytes) for slot in self._slots.values())
             left = [planned for slot in self._slots.values() for _, planned in slot.parts]
             left += [planned for _, planned in self._planned.values()]
             freed += sum(planned.nbytes for _, planned in self._planned.values())
@@ -161,12 +162,16 @@ class Delivery:
             self.clear()
             return freed
         self._agreed += 1
-        if self._pad:
-            for lane in self._lanes:
-                while lane.planned < self._agreed * self._rounds and lane.failed is None:
-                    self.add(lane, lane.lane.cut_masked())
-                    lane.planned += 1
+        for lane in self._lanes:
+            self.fill_up(lane)
         return 0
+
+    def fill_up(self, lane: LaneSlot) -> None:
+        """Give a lane that has ended masked batches for the steps that were agreed (``remainder="pad"``)."""
+        if self._pad and lane.ended and lane.failed is None and not self._finishing:
+            while lane.planned < self._agreed * self._rounds:
+                self.add(lane, lane.lane.cut_masked())
+                lane.planned += 1
 
     def finish(self) -> dict[int, int]:
         """Records of each dataset that were read but fill no step."""
@@ -193,7 +198,7 @@ class Delivery:
         count = len(self._lanes)
         moved = tuple(self._lanes[number % count] for number in range(last - self._joined, last))
         self._moved = self._lanes if self.step != step else moved
-        return slot.batch, slot.batch.nbytes
+        return slot.batch, slot.size
 
     def moved(self) -> Sequence[LaneSlot]:
         """Lanes whose target the last `pop` moved."""

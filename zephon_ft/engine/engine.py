@@ -71,10 +71,11 @@ class Engine:
     ) -> None:
         self.plan, self.options = plan, options
         self.workers = options.resolved_workers()
-        self.remote = any(dataset.remote for dataset in plan.source.datasets)
+        self.remote = plan.costs is None and any(dataset.remote for dataset in plan.source.datasets)
         self._budget = options.resolved_budget()
+        self.cache_limit = self._budget // 2 // len(plan.source.datasets)
         for dataset in plan.source.datasets:  # half the budget for what readers keep, half for what travels
-            dataset.set_cache_limit(self._budget // 2 // len(plan.source.datasets))
+            dataset.set_cache_limit(self.cache_limit)
         self.pace = Pace(len(plan.segments), options.task_rows)
         self.pool = BufferPool(max_free_bytes=self._budget // 4)
         self.names = tuple(dataset.name for dataset in plan.source.datasets)
@@ -174,22 +175,25 @@ class Engine:
 
     def run(self, task: Task, io: bool = False) -> None:
         """Execute a task that `next_task(io)` gave to this thread and take its result back. Never raises."""
-        state = self.state()
         try:
             payload = task.prepare(self)
             if payload is not None:
-                task.complete(self, task.compute(state, payload))
+                task.complete(self, task.compute(self.state(), payload))
         except BaseException as error:
             self.fail(error)
         finally:
-            state.doing = ("", None)
-            with self.lock:
-                self._running.pop(task, None)
-                self._computing -= not io
-                if task.segment >= 0:
-                    self._active[task.segment] -= 1
-                if self.closed:
-                    self.arrived.notify_all()
+            self.finish(task, io)
+
+    def finish(self, task: Task, io: bool = False) -> None:
+        """A task that `next_task(io)` gave out is done, whatever came of it."""
+        self.state().doing = ("", None)
+        with self.lock:
+            self._running.pop(task, None)
+            self._computing -= not io
+            if task.segment >= 0:
+                self._active[task.segment] -= 1
+            if self.closed:
+                self.arrived.notify_all()
         self.wake(1)
 
     def state(self) -> WorkerState:
@@ -243,6 +247,7 @@ class Engine:
             slot.done = slot.lane.stages[0].next
             slot.outstanding = slot.lane.outstanding()
             slot.failed, slot.ended = slot.lane.failed, slot.lane.ended
+            self.delivery.fill_up(slot)  # of a step that had begun when the state was taken
             self._feed_if_hungry(slot)
             ready = len(out.tasks) + self._start_layouts() + (1 if self._hungry else 0)
             if self.finite or slot.failed is not None or slot.ended:
@@ -350,6 +355,8 @@ class Engine:
         me = threading.get_ident()
         with self.lock:
             self.closed = True
+            for state in self._states.values():
+                state.closing = True
             for queue in (self._drains, self._fills, self._layouts, *self._ready):
                 queue.clear()
             self._hungry.clear()

@@ -20,7 +20,7 @@ _COUNTS = (
     "world_size",
     "grad_accumulation",
 )
-RUNNERS = ("auto", "inline", "thread")
+RUNNERS = ("auto", "inline", "thread", "process")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,17 @@ class Options:
     """Performance and run-time options of one pipeline. None of them changes the data.
 
     Attributes:
-        runner: ``auto`` (threads), ``inline`` (the consumer's own thread), ``thread``.
-        workers: worker threads of this pipeline at most; None = the cores this process may use.
+        runner: ``thread``, ``process`` (worker processes), ``inline`` (the consumer's own thread), or ``auto``: threads
+            where they run in parallel (free-threaded Python), processes where there is a GIL.
+        workers: worker threads or processes of this pipeline at most; None = the cores this process may use.
         io_concurrency: storage requests in flight at most, for remote data.
         prefetch: batches of this rank that are decoded ahead, in delivery order.
         lanes_per_batch: lane batches of this rank that are joined into one delivered batch.
         memory_budget: bytes that the pipeline may hold; None = a quarter of the memory this process may use, 4 GiB at
             most. Any budget, even one byte, gives the same stream.
         task_rows: source rows per task; None adapts it to about 2 ms of work.
+        cost_index: plan and replay from the index that `zephon-ft index` made, where there is one: nothing is read for
+            records that are only counted.
         close_timeout: seconds that closing waits for user functions to return.
         rank, world_size: this data-parallel rank and their number. None: from `mesh`, else from torch.distributed where
             it is initialised (all its ranks are then data-parallel), else one rank.
@@ -44,7 +47,8 @@ class Options:
             `batches_per_step` and `lanes_per_batch`.
         agree: for finite sources on several ranks without torch.distributed: ``agree(possible) -> bool`` tells whether
             all ranks said True.
-        strict: compare lane ownership over all processes at start (torch.distributed).
+        strict: compare over all processes at start who delivers which lanes, from which recipe and from which place on
+            (torch.distributed): finds peers that were given other data by mistake.
     """
 
     runner: str = "auto"
@@ -54,6 +58,7 @@ class Options:
     lanes_per_batch: int = 1
     memory_budget: int | None = None
     task_rows: int | None = None
+    cost_index: bool = True
     close_timeout: float = 10.0
     rank: int | None = None
     world_size: int | None = None

@@ -17,6 +17,7 @@ from zephon_ft.ops.batch import BatchOp
 from zephon_ft.work.mixture import LaneSource, StaticMixtureWorkSource
 
 if TYPE_CHECKING:
+    from zephon_ft.engine.costs import CostIndex
     from zephon_ft.io.dataset import Dataset
     from zephon_ft.vision.kind import ImageKind
 
@@ -64,6 +65,7 @@ class Plan:
     on_error: str
     on_decode_error: str
     remainder: str
+    costs: CostIndex | None = None
 
     @property
     def stateful(self) -> tuple[int, ...]:

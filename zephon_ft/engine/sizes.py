@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zephon_ft.record import Record, Row
+
+if TYPE_CHECKING:
+    from zephon_ft.batch import Batch
 
 _OBJECT = 64  # a small Python object with its header
 _SAMPLE = 4  # small records of one task are alike: so many are measured, the rest get their mean
@@ -23,7 +26,7 @@ def set_nbytes(records: list[Record], keep_media: bool) -> None:
                 record.media = tuple(replace(m, data=None) if m.data else m for m in record.media)
     step = max(1, len(records) // _SAMPLE)
     sample = [nbytes_of(record) for record in records[::step]]
-    if max(sample) > _SMALL or any(record.media for record in records[::step]):
+    if max(sample) > _SMALL or any(map(_may_be_large, records)):
         for record in records:
             record.nbytes = nbytes_of(record)
     else:
@@ -42,6 +45,22 @@ def nbytes_of(unit: Record | Row) -> int:
     if type(unit) is Row:
         total += 2 * _OBJECT * len(unit.keys)
     return total
+
+
+def nbytes_of_batch(batch: Batch) -> int:
+    """Bytes that a batch keeps: its arrays, and the texts, bytes and lists of its columns."""
+    return batch.nbytes + sum(_value(value) for value in batch.columns.values() if type(value) is list)
+
+
+def _may_be_large(record: Record) -> bool:
+    """Whether a record can be far from the mean of its task: a quick look at its long texts and bytes."""
+    if record.media:
+        return True
+    for value in record.fields.values():
+        kind = type(value)
+        if (kind is str or kind is bytes) and len(value) > _SMALL:
+            return True
+    return False
 
 
 def _value(value: Any) -> int:

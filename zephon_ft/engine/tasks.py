@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from zephon_ft.engine.failure import wrap
 from zephon_ft.engine.lane import Bundle, End, Work
-from zephon_ft.engine.sizes import nbytes_of
+from zephon_ft.engine.sizes import nbytes_of, nbytes_of_batch
 from zephon_ft.engine.stamp import ANCHOR_ROWS
-from zephon_ft.engine.work import WorkerState, fetch, run_fill, run_groups, run_source
+from zephon_ft.engine.work import WorkerState, fetch, run_fill, run_groups, run_source, sketch, with_payload
 from zephon_ft.errors import is_data_error
 from zephon_ft.join import lay_out_parts
 
@@ -93,9 +93,12 @@ class SourceTask(Task):
     def compute(state: WorkerState, payload: Any) -> tuple[Bundle, int, float]:
         chunk, first, keep = payload
         start = time.perf_counter()
-        bundle = fetch(state, chunk, first)
-        rows = len(bundle.units)
-        run_source(state, bundle, keep)
+        rows = len(chunk)
+        if state.plan.costs is not None:
+            bundle = sketch(state.plan, chunk, first)
+        else:
+            bundle = fetch(state, chunk, first)
+            run_source(state, bundle, keep)
         return bundle, rows, time.perf_counter() - start
 
     def complete(self, engine: Engine, result: tuple[Bundle, int, float]) -> None:
@@ -154,13 +157,14 @@ class GroupTask(Task):
     def __init__(self, slot: LaneSlot, work: Work) -> None:
         self.slot, self.work, self.segment = slot, work, work.segment
 
-    def prepare(self, engine: Engine) -> Work:
-        return self.work
+    def prepare(self, engine: Engine) -> Any:
+        return self.work, not engine.over_budget
 
     @staticmethod
-    def compute(state: WorkerState, payload: Work) -> tuple[Bundle, float]:
+    def compute(state: WorkerState, payload: Any) -> tuple[Bundle, float]:
+        work, keep = payload
         start = time.perf_counter()
-        return run_groups(state, payload), time.perf_counter() - start
+        return run_groups(state, work, keep), time.perf_counter() - start
 
     def complete(self, engine: Engine, result: tuple[Bundle, float]) -> None:
         work, (bundle, seconds) = self.work, result
@@ -184,6 +188,8 @@ class LayoutTask(Task):
         first = next((unit for units in groups for unit in units), None)
         engine.state().doing = ("batch", first)
         try:
+            if plan.costs is not None:
+                groups = [with_payload(engine.state(), units, not engine.over_budget) for units in groups]
             batch = lay_out_parts(groups, plan.batch, plan.kinds, engine.pool, engine.names)
         except Exception as error:
             slot.error = wrap(plan, "batch", first, error)
@@ -194,7 +200,8 @@ class LayoutTask(Task):
             part.lane, part.index, part.stamp = lane.lane.index, planned.index, planned.stamp
             part.step = planned.index // plan.batches_per_step
         batch.lane, batch.index, batch.step = lane_batches[0].lane, lane_batches[0].index, lane_batches[0].step
-        engine.charge(batch.nbytes)
+        slot.size = nbytes_of_batch(batch)
+        engine.charge(slot.size)
         slot.batch, slot.parts = batch, []
         fills = [(part, fill) for part in lane_batches for fill in part.fills]
         for part in lane_batches:

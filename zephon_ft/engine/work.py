@@ -7,19 +7,19 @@ code run without any lock held.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
+from zephon_ft.engine.costs import complete
 from zephon_ft.engine.failure import wrap
 from zephon_ft.engine.lane import Bundle, Work
 from zephon_ft.engine.plan import Plan, Segment, Step
 from zephon_ft.engine.sizes import nbytes_of, set_nbytes
-from zephon_ft.errors import DataError, PipelineError, is_data_error
+from zephon_ft.errors import ClosedError, PipelineError, is_data_error
 from zephon_ft.ops.base import WorkContext
 from zephon_ft.random import Keyed
 from zephon_ft.record import Media, Record, Row
-
-if TYPE_CHECKING:
-    from zephon_ft.work.mixture import Chunk
+from zephon_ft.work.mixture import Chunk
 
 Function = tuple[str, Callable[[Any], Any]]  # operator name, work function
 _MAX_NOTES = 1000  # skipped and blanked records remembered by identity; all are counted
@@ -32,6 +32,7 @@ class WorkerState:
         self.plan = plan
         self.counts: dict[str, int] = {}
         self.notes: list[tuple[tuple[int, ...], str, str]] = []  # (record key, operator, error)
+        self.closing = False  # set by another thread: records of a task that are still to come are not worth doing
         self.doing: tuple[str, Any] = ("", None)  # operator and unit in progress, for the report on a stuck worker
         self._functions: dict[int, list[Function]] = {}
         self._heads: dict[int, Function] = {}
@@ -46,6 +47,12 @@ class WorkerState:
         self.count(f"{operator}: skipped")
         if len(self.notes) < _MAX_NOTES:
             self.notes.append((key, operator, str(error)))
+
+    def merge(self, counts: dict[str, int], notes: list[tuple[tuple[int, ...], str, str]]) -> None:
+        """Add the statistics of a worker in another process."""
+        for name, n in counts.items():
+            self.count(name, n)
+        self.notes += notes[: _MAX_NOTES - len(self.notes)]
 
     def context(self, position: int, name: str) -> WorkContext:
         """What an operator's `bind` gets."""
@@ -171,6 +178,8 @@ def run_functions(state: WorkerState, functions: list[Function], bundle: Bundle)
         out: list[Any] = []
         append = out.append
         for unit in bundle.units:
+            if state.closing:
+                raise ClosedError("closed while a task was running")
             state.doing = (name, unit)
             try:
                 result = function(unit)
@@ -192,7 +201,16 @@ def run_functions(state: WorkerState, functions: list[Function], bundle: Bundle)
     state.doing = ("", None)
 
 
-def run_groups(state: WorkerState, work: Work) -> Bundle:
+def sketch(plan: Plan, chunk: Chunk, first: int) -> Bundle:
+    """The records of a chunk from the cost index: nothing is read."""
+    assert plan.costs is not None
+    bundle = Bundle(plan.costs.sketch(chunk, first), first + len(chunk))
+    for unit in bundle.units:
+        unit.nbytes = nbytes_of(unit)
+    return bundle
+
+
+def run_groups(state: WorkerState, work: Work, keep_media: bool) -> Bundle:
     """A later segment: the stateful operator's work function on each group, then the stateless ones."""
     segment = state.plan.segments[work.segment]
     functions = state.functions(segment)
@@ -204,7 +222,11 @@ def run_groups(state: WorkerState, work: Work) -> Bundle:
         return bundle
     name, function = state.head(segment)
     bundle = Bundle([])
-    for position, group in enumerate(work.groups, work.first):
+    groups = work.groups
+    if state.plan.costs is not None:
+        units = iter(with_payload(state, [unit for group in groups for unit in group], keep_media))
+        groups = [[next(units) for _ in group] for group in groups]
+    for position, group in enumerate(groups, work.first):
         state.doing = (name, group[0] if group else None)
         try:
             made = function(group)
@@ -234,24 +256,40 @@ def run_fill(state: WorkerState, media: Media, out: Any) -> None:
     state.doing = ("", None)
 
 
+def run_rows(state: WorkerState, dataset: int, shard: int, rows: Sequence[int], number: int = 0) -> Bundle:
+    """The first segment on given rows of a shard (in pass `number`): for what was let go, or never read."""
+    chunk = Chunk([dataset] * len(rows), [shard] * len(rows), list(rows), [number] * len(rows))
+    bundle = fetch(state, chunk, 0)
+    run_source(state, bundle, True)
+    return bundle
+
+
 def fetch_again(state: WorkerState, media: Media) -> bytes:
-    """The bytes of a media item that the engine had dropped: run its source row through the first segment again."""
-    plan = state.plan
-    dataset, shard, row, number = media.key[:4]
+    """The bytes of a media item that the engine had let go: run its source row through the first segment again."""
     state.count("media fetched again")
-    fetched = plan.source.datasets[dataset].fetch(shard, [row], plan.fields[dataset])[0]
-    if not isinstance(fetched, dict):
-        raise DataError(f"{plan.describe(media.key)} could be read before and cannot now: {fetched}")
-    functions = []
-    for step, function in zip(plan.segments[0].steps, state.functions(plan.segments[0]), strict=True):
-        functions.append(function)
-        if hasattr(step.operator, "media_kinds"):
-            break
-    bundle = Bundle([Record((dataset, shard, row, number), -1, fetched)])
-    run_functions(state, functions, bundle)
+    dataset, shard, row, number = media.key[:4]
+    bundle = run_rows(state, dataset, shard, [row], number)
     if bundle.failure is not None:
         raise bundle.failure
     for unit in bundle.units:
         if unit.key == media.key:
             return unit.media[media.index].data
-    raise DataError(f"{plan.describe(media.key)}: image {media.index} is not there any more; did the data change?")
+    where = state.plan.describe(media.key)
+    raise StorageError(f"{where}: image {media.index} was there before and is not now; did the data change?")
+
+
+def with_payload(state: WorkerState, units: Sequence[Any], keep_media: bool) -> list[Any]:
+    """The units with real records in place of sketches."""
+    sketches = [getattr(unit, "record", unit) for unit in units]
+    real = complete(sketches, partial(run_rows, state))
+    if not real:
+        return list(units)
+    set_nbytes(list(real.values()), keep_media)
+    out: list[Any] = []
+    for unit, sketch in zip(units, sketches, strict=True):
+        record = real.get(id(sketch))
+        if record is None:
+            out.append(unit)
+        else:
+            out.append(record if unit is sketch else unit._replace(record=record))
+    return out

@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from zephon_ft.errors import StorageError
 
@@ -41,6 +41,10 @@ class ByteCache(Generic[V]):
         self._kept = 0  # bytes of all entries, with the expected size of those being read
         self._pinned = 0  # bytes of those in use
         self._changed = threading.Condition()
+
+    def __reduce__(self) -> Any:
+        """A copy in another process begins empty."""
+        return ByteCache, (self._limit,)
 
     @property
     def nbytes(self) -> int:

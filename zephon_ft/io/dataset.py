@@ -14,9 +14,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zephon_ft.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from zephon_ft.io.storage import File
 
 Path = str | os.PathLike[str]
 ON_ERROR = ("raise", "skip")
@@ -56,6 +59,10 @@ class Statistics:
         with self._lock:
             return dict(self._counts)
 
+    def __reduce__(self) -> Any:
+        """A copy in another process begins at zero."""
+        return Statistics, ()
+
 
 class Dataset(ABC):
     """A named, immutable collection of rows in shards. Build one with `from_path` or `from_rows`.
@@ -71,6 +78,7 @@ class Dataset(ABC):
     """
 
     format: str = ""
+    files: tuple[File, ...] = ()  # the shards' files; none for rows in memory
     random_access: bool = True  # whether single rows are cheap to read; False: pieces are best read whole
 
     def __init__(
@@ -238,6 +246,10 @@ class Dataset(ABC):
     def stats(self) -> dict[str, int]:
         """Counters: ``bytes_read`` from storage, ``bytes_delivered`` in rows, ``rows_delivered``, ..."""
         return self._statistics.read()
+
+    def add_stats(self, counts: Mapping[str, int]) -> None:
+        """Add to the counters what a copy of this dataset in another process counted."""
+        self._statistics.add(**counts)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}: {self.rows} rows in {len(self.shards)} shards>"

@@ -40,12 +40,12 @@ class JsonlDataset(Dataset):
         on_error: str = "raise",
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
-        self._files = tuple(files)
-        self._indexes: list[Index] = each(self._files, lambda file: load_or_build(file, "jsonl-1", scan))
+        self.files = tuple(files)
+        self._indexes: list[Index] = each(self.files, lambda file: load_or_build(file, "jsonl-1", scan))
         counts = [len(index.arrays["offsets"]) - 1 for index in self._indexes]
         super().__init__(
             name,
-            [Shard(file.path, rows, (rows,)) for file, rows in zip(self._files, counts, strict=True)],
+            [Shard(file.path, rows, (rows,)) for file, rows in zip(self.files, counts, strict=True)],
             remote=any(index.data.remote for index in self._indexes),
             columns=columns,
             on_error=on_error,
@@ -124,7 +124,7 @@ class JsonlDataset(Dataset):
     def fingerprint(self) -> list[dict[str, Any]]:
         return [
             {"name": file.path.rsplit("/", 1)[-1], "size": file.size, "rows": shard.rows, "hash": index.facts["hash"]}
-            for shard, file, index in zip(self.shards, self._files, self._indexes, strict=True)
+            for shard, file, index in zip(self.shards, self.files, self._indexes, strict=True)
         ]
 
 

@@ -59,15 +59,15 @@ class ParquetDataset(Dataset):
         on_error: str = "raise",
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
-        self._files = tuple(files)
+        self.files = tuple(files)
         self._footer_lock = threading.Lock()
         self._parsed: OrderedDict[int, pq.FileMetaData] = OrderedDict()
         self._cache: ByteCache[_Group] = ByteCache(CACHE_BYTES)
-        self._footers = each(self._files, lambda file: summarise(name, file))
+        self._footers = each(self.files, lambda file: summarise(name, file))
         super().__init__(
             name,
-            [Shard(f.path, sum(t.row_groups), t.row_groups) for f, t in zip(self._files, self._footers, strict=True)],
-            remote=any(file.remote for file in self._files),
+            [Shard(f.path, sum(t.row_groups), t.row_groups) for f, t in zip(self.files, self._footers, strict=True)],
+            remote=any(file.remote for file in self.files),
             columns=columns,
             on_error=on_error,
             storage_options=storage_options,
@@ -76,11 +76,18 @@ class ParquetDataset(Dataset):
             self.check_fields(self.columns)
         self._warn_of_large_groups()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the parsed footers, which are read again where they are needed."""
+        return {**self.__dict__, "_footer_lock": None, "_parsed": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _footer_lock=threading.Lock(), _parsed=OrderedDict())
+
     def _warn_of_large_groups(self) -> None:
-        largest = max(range(len(self._files)), key=lambda i: self._footers[i].largest, default=None)
+        largest = max(range(len(self.files)), key=lambda i: self._footers[i].largest, default=None)
         if largest is not None and self._footers[largest].largest > LARGE_GROUP:
             warnings.warn(
-                f"dataset {self.name!r}: {self._files[largest].path} has a row group of "
+                f"dataset {self.name!r}: {self.files[largest].path} has a row group of "
                 f"{self._footers[largest].largest / (1 << 30):.1f} GiB; a row group is read whole, so write the files "
                 "with a smaller row_group_size",
                 stacklevel=4,
@@ -94,7 +101,7 @@ class ParquetDataset(Dataset):
     def check_fields(self, fields: Iterable[str]) -> None:
         """As in `Dataset`; the error names the first file without the column."""
         wanted = set(fields)
-        for file, footer in zip(self._files, self._footers, strict=True):
+        for file, footer in zip(self.files, self._footers, strict=True):
             there = set(footer.names) if self.columns is None else set(footer.names) & self.columns
             missing = sorted(wanted - there)
             if missing:
@@ -152,7 +159,7 @@ class ParquetDataset(Dataset):
 
     def _load(self, shard: int, group: int, names: list[str]) -> tuple[_Group, int]:
         """Read and decode columns of a row group; and its size in bytes."""
-        file, sizes = self._files[shard], self._sizes(shard, group, names)
+        file, sizes = self.files[shard], self._sizes(shard, group, names)
         try:
             batches = decode(file, self._metadata(shard), group, names, sizes)
         except (StorageError, MemoryError):
@@ -176,9 +183,9 @@ class ParquetDataset(Dataset):
             if shard in self._parsed:
                 self._parsed.move_to_end(shard)
                 return self._parsed[shard]
-        metadata, content = read_footer(self.name, self._files[shard])
+        metadata, content = read_footer(self.name, self.files[shard])
         if hashlib.sha256(content).hexdigest() != self._footers[shard].hash:
-            raise StorageError(f"{self._files[shard].path}: has changed since it was opened")
+            raise StorageError(f"{self.files[shard].path}: has changed since it was opened")
         with self._footer_lock:
             self._parsed[shard] = metadata
             if len(self._parsed) > _FOOTERS_KEPT:
@@ -188,7 +195,7 @@ class ParquetDataset(Dataset):
     def fingerprint(self) -> list[dict[str, Any]]:
         return [
             {"name": shard.path.rsplit("/", 1)[-1], "size": file.size, "rows": shard.rows, "hash": footer.hash}
-            for shard, file, footer in zip(self.shards, self._files, self._footers, strict=True)
+            for shard, file, footer in zip(self.shards, self.files, self._footers, strict=True)
         ]
 
     def set_cache_limit(self, nbytes: int) -> None:

@@ -55,23 +55,29 @@ def cache_folder() -> str:
     return os.environ.get("ZEPHON_FT_CACHE") or os.path.expanduser("~/.cache/zephon_ft")
 
 
-def load_or_build(file: File, kind: str, scan: Scan) -> Index:
+def load(file: File, kind: str, role: str) -> Index | None:
+    """The index of a file that an earlier `load_or_build` of the same kind and role saved, or None."""
+    return next(filter(None, (_load(place, file, kind) for place in _places(file, role))), None)
+
+
+def load_or_build(file: File, kind: str, scan: Scan, role: str = "") -> Index:
     """The index of a file, from its sidecar if that is valid, else built and saved.
 
     Args:
         file: the data.
         kind: name and version of what `scan` makes; a sidecar of another kind is not used.
         scan: reads the (decompressed) data and returns facts and arrays.
+        role: part of the sidecar's name, for indexes that lie beside the main one; nothing is decompressed for them.
 
     Raises:
         DataError, StorageError: what `scan` raises; a damaged compressed file; nowhere to put a decompressed copy.
     """
-    places = _places(file)
+    places = _places(file, role)
     for place in places:
         found = _load(place, file, kind)
         if found:
             return found
-    compression = compression_of(file)
+    compression = None if role else compression_of(file)
     reasons = []
     for place in places:
         try:
@@ -94,16 +100,17 @@ def load_or_build(file: File, kind: str, scan: Scan) -> Index:
     return Index(*scan(file), file)
 
 
-def _places(file: File) -> list[str]:
+def _places(file: File, role: str) -> list[str]:
     """Where its sidecar may lie, without suffix, the preferred place first."""
     name = posixpath.basename(file.path.split("?")[0]) or "data"
+    end = f".zephon-ft-{role}" if role else ".zephon-ft"
     beside = []
     identity = file.path
     if isinstance(file, LocalFile):
         identity = os.path.realpath(file.real)
-        beside = [os.path.join(os.path.dirname(identity), f".{os.path.basename(identity)}.zephon-ft")]
+        beside = [os.path.join(os.path.dirname(identity), f".{os.path.basename(identity)}{end}")]
     hashed = hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()[:24]
-    return [*beside, os.path.join(cache_folder(), f"{hashed}-{name[-80:]}")]
+    return [*beside, os.path.join(cache_folder(), f"{hashed}-{name[-80:]}" + (end if role else ""))]
 
 
 def _load(place: str, file: File, kind: str) -> Index | None:

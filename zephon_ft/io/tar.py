@@ -47,12 +47,12 @@ class TarDataset(Dataset):
         on_error: str = "raise",
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
-        self._files = tuple(files)
-        self._indexes: list[Index] = each(self._files, lambda file: load_or_build(file, "tar-1", scan))
+        self.files = tuple(files)
+        self._indexes: list[Index] = each(self.files, lambda file: load_or_build(file, "tar-1", scan))
         counts = [len(index.arrays["first"]) - 1 for index in self._indexes]
         super().__init__(
             name,
-            [Shard(file.path, rows, (rows,)) for file, rows in zip(self._files, counts, strict=True)],
+            [Shard(file.path, rows, (rows,)) for file, rows in zip(self.files, counts, strict=True)],
             remote=any(index.data.remote for index in self._indexes),
             columns=columns,
             on_error=on_error,
@@ -116,7 +116,7 @@ class TarDataset(Dataset):
     def fingerprint(self) -> list[dict[str, Any]]:
         return [
             {"name": file.path.rsplit("/", 1)[-1], "size": file.size, "rows": shard.rows, "hash": index.facts["hash"]}
-            for shard, file, index in zip(self.shards, self._files, self._indexes, strict=True)
+            for shard, file, index in zip(self.shards, self.files, self._indexes, strict=True)
         ]
 
 

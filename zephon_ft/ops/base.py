@@ -85,6 +85,7 @@ class Operator:
 
     name: str = ""
     stateful: ClassVar[bool] = False
+    plans_by_length: bool = False  # its accumulator looks at token counts and media sizes only, never at content
 
     def bind(self, context: WorkContext) -> RecordWork | GroupWork | None:
         """Make the work function of one worker thread, with its own tokenizer, configuration and scratch memory.

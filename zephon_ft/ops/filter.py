@@ -18,12 +18,19 @@ class Filter(FunctionOperator):
         return "filter"
 
     def bind(self, context: WorkContext) -> RecordWork:
-        call, count, reason = self.caller(context), context.count, f"dropped by {self.name}"
+        function, call = self.function, self.caller(context)
+        count, reason = context.count, f"dropped by {self.name}"
 
         def work(record: Record) -> Record | None:
-            if call(record):
+            if function(record.fields):
                 return record
             count(reason)
             return None
 
-        return work
+        def keyed_work(record: Record) -> Record | None:
+            if call(record.fields, record.key):
+                return record
+            count(reason)
+            return None
+
+        return keyed_work if self.is_keyed else work

@@ -19,10 +19,10 @@ class FlatMap(FunctionOperator):
         return "flat_map"
 
     def bind(self, context: WorkContext) -> RecordWork:
-        call, name = self.caller(context), self.name
+        function, call, keyed, name = self.function, self.caller(context), self.is_keyed, self.name
 
         def work(record: Record) -> list[Record]:
-            children = call(record)
+            children = call(record.fields, record.key) if keyed else function(record.fields)
             if isinstance(children, dict) or not hasattr(children, "__iter__"):
                 raise DataError(f"{name} must return an iterable of dicts, got {type(children).__name__}")
             key, position = record.key, record.position

@@ -12,7 +12,7 @@ from typing import Any
 
 from zephon_ft.errors import ConfigError, DataError
 from zephon_ft.ops.base import Operator, WorkContext
-from zephon_ft.record import Record
+from zephon_ft.record import Key
 
 _PLAIN = (str, int, float, bool, bytes, type(None))
 
@@ -50,12 +50,15 @@ class FunctionOperator(Operator):
         """The verb and the function's name, e.g. ``map(parse)``."""
         return f"{self.kind()}({getattr(self.function, '__name__', type(self.function).__name__)})"
 
-    def caller(self, context: WorkContext) -> Callable[[Record], Any]:
-        """``call(record)``: the function on the record's own dict, with the record's generator where it wants one."""
+    def caller(self, context: WorkContext) -> Callable[[dict[str, Any], Key], Any]:
+        """``call(fields, key)``: the function with the record's generator, for functions that want one."""
         function, keyed = self.function, context.rng
-        if not wants_rng(function):
-            return lambda record: function(record.fields)
-        return lambda record: function(record.fields, keyed.generator(record.key))
+        return lambda fields, key: function(fields, keyed.generator(key))
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether the function wants the record's generator."""
+        return wants_rng(self.function)
 
     def recipe(self) -> dict[str, Any]:
         return {"op": self.kind(), "function": identity(self.function, self.version), "pixels": self.pixels}

@@ -18,11 +18,15 @@ class Map(FunctionOperator):
         return "map"
 
     def bind(self, context: WorkContext) -> RecordWork:
-        call, name = self.caller(context), self.name
+        function, call, name = self.function, self.caller(context), self.name
 
         def work(record: Record) -> Record:
-            fields = call(record)
+            fields = function(record.fields)
             record.fields = fields if type(fields) is dict else must_be_row(fields, name)
             return record
 
-        return work
+        def keyed_work(record: Record) -> Record:
+            record.fields = must_be_row(call(record.fields, record.key), name)
+            return record
+
+        return keyed_work if self.is_keyed else work

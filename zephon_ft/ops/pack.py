@@ -76,6 +76,11 @@ class Pack(Operator):
             )
 
     @property
+    def plans_by_length(self) -> bool:  # type: ignore[override]
+        """Truncation looks at labels, everything else at lengths."""
+        return self.over_long != "truncate_text"
+
+    @property
     def capacity(self) -> int:
         """Tokens of a row that documents may use."""
         return (self.max_length - self.reserve) // self.document_multiple * self.document_multiple

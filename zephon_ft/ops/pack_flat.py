@@ -36,6 +36,7 @@ class PackFlat(Operator):
 
     name = "pack_flat"
     stateful = True
+    plans_by_length = True
 
     max_length: int
     algorithm: str = "wrap"

@@ -32,6 +32,7 @@ class Shuffle(Operator):
 
     name = "shuffle"
     stateful = True
+    plans_by_length = True
 
     buffer_size: int
     seed: int | None = None
