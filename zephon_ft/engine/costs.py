@@ -8,7 +8,7 @@ the recipe: the operators up to the first stateful one, with seed and error poli
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -112,11 +112,14 @@ class CostIndex:
         return ImageHeader(*facts)
 
 
-def build(plan: Plan, run: Callable[[int, int, Sequence[int]], Bundle], progress: Callable[[int], None]) -> int:
+Part = tuple[int, int, Sequence[int]]  # dataset, shard, rows
+
+
+def build(plan: Plan, run: Callable[[Iterable[Part]], Iterable[Bundle]], progress: Callable[[int], None]) -> int:
     """Index every data file of a plan that has no index yet.
 
     Args:
-        run: ``run(dataset, shard, rows)`` runs the first segment on rows, in order.
+        run: runs the first segment on parts of shards; yields what comes of them, in order.
         progress: called with the number of rows done since the last call.
     Returns:
         files indexed now.
@@ -136,13 +139,12 @@ def build(plan: Plan, run: Callable[[int, int, Sequence[int]], Bundle], progress
 
             def scan(_: File, number: int = number, shard: int = shard, rows: int = rows) -> Any:
                 table = _Table()
-                for start in range(0, rows, _ROWS):
-                    part = range(start, min(start + _ROWS, rows))
-                    bundle = run(number, shard, part)
+                parts = [(number, shard, range(i, min(i + _ROWS, rows))) for i in range(0, rows, _ROWS)]
+                for part, bundle in zip(parts, run(parts), strict=True):
                     if bundle.failure is not None:
                         raise bundle.failure
-                    table.add(part, bundle.units)
-                    progress(len(part))
+                    table.add(part[2], bundle.units)
+                    progress(len(part[2]))
                 return table.facts(), table.arrays()
 
             built += load(file, kind, ROLE) is None

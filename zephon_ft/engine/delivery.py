@@ -87,9 +87,9 @@ class Delivery:
         ahead = (self._head + self._prefetch - lane.place - 1) // len(self._lanes) + 1
         return max((self.step + 2) * self._rounds, ahead)
 
-    def urgent(self, lane: LaneSlot) -> bool:
-        """Whether the lane's next unplanned batch is one that should be decoded by now."""
-        return lane.planned * len(self._lanes) + lane.place < self._head + self._prefetch
+    def needed(self, lane: LaneSlot) -> int:
+        """The number of the batch that a lane lacks next; no two lanes have the same."""
+        return lane.planned * len(self._lanes) + lane.place
 
     def waited(self) -> LaneSlot | None:
         """The lane whose plans the consumer waits for, if it waits for plans."""

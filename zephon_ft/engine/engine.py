@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from heapq import heappop, heappush, heapreplace
 from typing import Any
 
 from zephon_ft.buffers import BufferPool
@@ -103,7 +104,7 @@ class Engine:
         self._fills: deque[Task] = deque()
         self._layouts: deque[Task] = deque()
         self._ready: list[deque[Task]] = [deque() for _ in plan.segments]
-        self._hungry: deque[LaneSlot] = deque()
+        self._hungry: list[tuple[int, LaneSlot]] = []  # lanes that want rows: a heap by the batch they lack next
         self._states: dict[int, WorkerState] = {}
         for slot in self.slots:
             self._feed_if_hungry(slot)
@@ -148,12 +149,15 @@ class Engine:
             slot.issued += 1
             return source(slot)
         while self._hungry:
-            slot = self._hungry[0]
-            if self._wants(slot):
+            need, slot = self._hungry[0]
+            if not self._wants(slot):
+                heappop(self._hungry)
+                slot.hungry = False
+            elif need != (now := self.delivery.needed(slot)):  # it has planned batches since it was put there
+                heapreplace(self._hungry, (now, slot))
+            else:
                 slot.issued += 1
                 return source(slot)
-            slot.hungry = False
-            self._hungry.popleft()
         return None
 
     def _wants(self, slot: LaneSlot) -> bool:
@@ -166,10 +170,7 @@ class Engine:
     def _feed_if_hungry(self, slot: LaneSlot) -> None:
         if not slot.hungry and self._wants(slot):
             slot.hungry = True
-            if self.delivery.urgent(slot):
-                self._hungry.appendleft(slot)
-            else:
-                self._hungry.append(slot)
+            heappush(self._hungry, (self.delivery.needed(slot), slot))
 
     # -- taking back results -----------------------------------------------------------------------------------
 

@@ -127,6 +127,9 @@ class Lane:
         self._flush = stamp.mark.flush  # the interval that the first stateful operator is in
         self._place = (stamp.mark, stamp.units, stamp.children)  # behind the last unit that `batch` took
         self._batch_bytes = 0
+        self._fruitful = plan_position(stamp.mark)  # source row up to which units are known to have come out
+        self._any = False  # whether a unit came out in this interval
+        self._patience = plan.patience
         self._out = Outcome()
         self._begin_interval(plan_position(stamp.mark))
         self.stages[self._last].skip = stamp.units
@@ -319,6 +322,7 @@ class Lane:
                     unit.position = position
                     stage.held -= unit.nbytes
                     units.append(unit)
+            self._settle(stage)
             self._feed(stage.segment.index + 1, Bundle(units))
             return
         size = self._group_size(stage.segment.index)
@@ -328,6 +332,13 @@ class Lane:
             stage.held -= nbytes
             self._out.tasks.append(Work(stage.segment.index, stage.issued, part, first + start, nbytes))
             stage.issued += 1
+        self._settle(stage)
+
+    def _settle(self, stage: _Stage) -> None:
+        """More bytes came out than went in (an accumulator made units of its own): they count from here on."""
+        if stage.held < 0:
+            self._out.freed += stage.held
+            stage.held = 0
 
     # -- passing on --------------------------------------------------------------------------------------------
 
@@ -354,7 +365,11 @@ class Lane:
     def _batch(self, item: Any) -> None:
         if type(item) is Bundle:
             self._take_units(item)
+            self._any = self._any or bool(item.units)
+            if self._first is None:
+                self._expect_units(item.stop)
         elif type(item) is Mark:
+            self._expect_units(plan_position(item))
             self._mark = item
             self._place = (item, 0, 0)
             self._skip_children = 0
@@ -364,6 +379,20 @@ class Lane:
             if self.plan.remainder == "pad" and len(self._cutter):
                 self._cut()
             self.ended = True
+
+    def _expect_units(self, row: int) -> None:
+        """Give up a stream in which nothing comes out any more: an endless source would never end."""
+        if self._any:
+            self._fruitful, self._any = row, False
+        elif row - self._fruitful > self._patience:
+            self.failing = True
+            where = f"lane {self.index}"
+            self.failed = PipelineError(
+                f"more than {self._patience:,} source rows of {where}, at least two passes over its data, and not one "
+                "record came out: everything is filtered out, skipped or too long (stats() of the iterator counts why)",
+                self.plan.batch.name,
+                where,
+            )
 
     def cut_masked(self) -> Planned:
         """A batch without units, for a lane that ended before others (``remainder="pad"``)."""

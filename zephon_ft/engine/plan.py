@@ -72,6 +72,16 @@ class Plan:
         """Indices of the segments that begin with a stateful operator."""
         return tuple(s.index for s in self.segments if s.head is not None)
 
+    @property
+    def patience(self) -> int:
+        """Source rows of a lane, two passes over all data at least, after which a stream without a unit is given up."""
+        weights, total = self.source.weights, sum(self.source.weights)
+        passes = max(
+            sum(shard.rows for shard in dataset.shards) * total // weight
+            for dataset, weight in zip(self.source.datasets, weights, strict=True)
+        )
+        return 2 * passes // self.lanes + 2 * SOURCE_ROWS_PER_FLUSH * self.flush_every
+
     def lane_source(self) -> LaneSource:
         """The source, dealt to the lanes."""
         return self.source.lanes(self.lanes)

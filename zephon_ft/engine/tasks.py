@@ -6,9 +6,9 @@ worker's bound functions, so that it can run anywhere. Threads run all three in 
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
+from zephon_ft.engine.clock import Clock
 from zephon_ft.engine.failure import wrap
 from zephon_ft.engine.lane import Bundle, End, Work
 from zephon_ft.engine.sizes import nbytes_of, nbytes_of_batch
@@ -92,14 +92,14 @@ class SourceTask(Task):
     @staticmethod
     def compute(state: WorkerState, payload: Any) -> tuple[Bundle, int, float]:
         chunk, first, keep = payload
-        start = time.perf_counter()
+        clock = Clock()
         rows = len(chunk)
         if state.plan.costs is not None:
             bundle = sketch(state.plan, chunk, first)
         else:
             bundle = fetch(state, chunk, first)
             run_source(state, bundle, keep)
-        return bundle, rows, time.perf_counter() - start
+        return bundle, rows, clock.seconds()
 
     def complete(self, engine: Engine, result: tuple[Bundle, int, float]) -> None:
         bundle, rows, seconds = result
@@ -140,9 +140,9 @@ class FetchedTask(Task):
     @staticmethod
     def compute(state: WorkerState, payload: Any) -> tuple[Bundle, int, float]:
         bundle, keep = payload
-        start, rows = time.perf_counter(), len(bundle.units)
+        clock, rows = Clock(), len(bundle.units)
         run_source(state, bundle, keep)
-        return bundle, rows, time.perf_counter() - start
+        return bundle, rows, clock.seconds()
 
     def complete(self, engine: Engine, result: tuple[Bundle, int, float]) -> None:
         engine.charge(-self.nbytes)
@@ -163,8 +163,8 @@ class GroupTask(Task):
     @staticmethod
     def compute(state: WorkerState, payload: Any) -> tuple[Bundle, float]:
         work, keep = payload
-        start = time.perf_counter()
-        return run_groups(state, work, keep), time.perf_counter() - start
+        clock = Clock()
+        return run_groups(state, work, keep), clock.seconds()
 
     def complete(self, engine: Engine, result: tuple[Bundle, float]) -> None:
         work, (bundle, seconds) = self.work, result
