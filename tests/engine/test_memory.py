@@ -50,12 +50,12 @@ SHAPES = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_behind_a_slow_record_a_bounded_number_of_groups_waits(shape):
-    gate = Gate(at=40)
+    gate = Gate(at=24)
     pipe = SHAPES[shape](pipeline(rows(4000), lanes=1, flush_every=100, epochs=1), gate).batch(4)
     stream = iter(pipe.options(workers=4, task_rows=1))
     numbers(stream, 4)
     # 16 tasks of a lane may be under way in each of two segments; a shuffle and an interval hold a few more.
-    assert settle(gate) < 40 + 16 * 8 + 100
+    assert 24 < settle(gate) < 24 + 16 * 8 + 100
     gate.open.set()
     assert sum(map(len, numbers(stream))) == 4000 - 16
 

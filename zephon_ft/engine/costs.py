@@ -224,8 +224,7 @@ def complete(units: Sequence[Any], real: Callable[[int, int, Sequence[int]], Bun
                 f"{record.num_tokens if record is not None else 'no record'} in the data): run zephon-ft index again"
             )
         media = tuple(
-            replace(new, key=unit.key, position=old.position)
-            for new, old in zip(record.media, unit.media, strict=True)
+            replace(new, key=unit.key, position=old.position) for new, old in zip(record.media, unit.media, strict=True)
         )
         out[id(unit)] = Record(unit.key, unit.position, record.fields, media, unit.nbytes)
     return out

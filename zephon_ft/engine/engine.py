@@ -15,9 +15,11 @@ from collections.abc import Callable
 from heapq import heappop, heappush, heapreplace
 from typing import Any
 
+from zephon_ft.batch import Batch
 from zephon_ft.buffers import BufferPool
 from zephon_ft.engine.checkpoint import Position
 from zephon_ft.engine.delivery import Delivery, Slot
+from zephon_ft.engine.flushes import Flushes
 from zephon_ft.engine.lane import Lane, Outcome
 from zephon_ft.engine.options import Options
 from zephon_ft.engine.pace import Pace
@@ -97,6 +99,8 @@ class Engine:
         self.held = 0  # bytes of units and batches between source and consumer
         self.peak_held = 0
         self.drops: dict[str, int] = {}
+        self.flushes = Flushes(plan)
+        self._fill = [0, 0]  # tokens, and places for them, in batches laid out so far
         self._running: dict[Task, int] = {}  # task -> thread
         self._computing = 0  # running tasks that are not waiting on storage
         self._active = [0] * len(plan.segments)  # running tasks of each segment, for `parallelism`
@@ -240,6 +244,7 @@ class Engine:
             self.held -= out.freed
             for reason, count in out.drops.items():
                 self.drops[reason] = self.drops.get(reason, 0) + count
+            self.flushes.add(out.intervals)
             for work in out.tasks:
                 self._ready[work.segment].append(GroupTask(slot, work))
             for planned in out.batches:
@@ -276,6 +281,15 @@ class Engine:
     def over_budget(self) -> bool:
         """Whether encoded media should not be kept (a hint: read without the lock)."""
         return self.held > self._budget // 2
+
+    def laid_out(self, batch: Batch, nbytes: int) -> None:
+        """Count a batch that was laid out, and its bytes."""
+        with self.lock:
+            self.held += nbytes
+            self.peak_held = max(self.peak_held, self.held)
+            if batch.has_tokens:
+                self._fill[0] += batch.num_tokens
+                self._fill[1] += batch.arrays["input_ids"].size
 
     def queue(self, segment: int, task: Task) -> None:
         """Make a task ready: -1 for fills, else its segment's number."""
@@ -385,7 +399,11 @@ class Engine:
         return f"{name or 'a task'} on {self.plan.describe(key) if key else 'no record'}"
 
     def stats(self) -> dict[str, Any]:
-        """Counts so far: what was dropped and skipped, by reason; bytes held now and at most."""
+        """So far: what was dropped and skipped, by reason; bytes held now and at most; fill of rows; what flushes cost.
+
+        ``flushes`` has for each stateful operator the intervals finished, the mean of units taken in and of groups given
+        out per interval, and the share of groups that came out only because an interval ended.
+        """
         with self.lock:
             states = list(self._states.values())
             counts = dict(self.drops)
@@ -395,7 +413,14 @@ class Engine:
                 counts[name] = counts.get(name, 0) + count
         notes = [note for state in states for note in list(state.notes)]
         skipped = [(self.plan.describe(key), name, error) for key, name, error in notes if key]
-        return {"counts": counts, "skipped": skipped, "held_bytes": held, "peak_held_bytes": peak}
+        return {
+            "counts": counts,
+            "skipped": skipped,
+            "held_bytes": held,
+            "peak_held_bytes": peak,
+            "fill": self._fill[0] / self._fill[1] if self._fill[1] else 1.0,
+            "flushes": self.flushes.summary(),
+        }
 
 
 def _pass_over(cursor: Cursor, rows: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from zephon_ft.engine.failure import Failure, wrap
 from zephon_ft.engine.plan import SOURCE_ROWS_PER_FLUSH, Plan, Segment
@@ -56,6 +56,15 @@ class Planned:
     nbytes: int
 
 
+class Interval(NamedTuple):
+    """One flush interval that a stateful operator has finished."""
+
+    segment: int
+    units: int  # taken in
+    groups: int  # given out
+    flushed: int  # of these, because the interval ended
+
+
 @dataclass(slots=True)
 class Outcome:
     """What one `advance` brought."""
@@ -64,6 +73,7 @@ class Outcome:
     batches: list[Planned] = field(default_factory=list)
     freed: int = 0  # bytes of units that were dropped
     drops: dict[str, int] = field(default_factory=dict)
+    intervals: list[Interval] = field(default_factory=list)
 
 
 class _Stage:
@@ -280,7 +290,9 @@ class Lane:
         except Exception as error:
             raise self._error(stage, error, None) from error
         stage.doing = None
+        before = stage.emitted
         self._emit(stage, groups)
+        self._out.intervals.append(Interval(stage.segment.index, stage.taken, stage.emitted, stage.emitted - before))
         if stage.accumulator.conserves and stage.passed + stage.dropped != stage.taken:
             assert stage.segment.head is not None
             name = stage.segment.head.operator.name

@@ -201,7 +201,7 @@ class LayoutTask(Task):
             part.step = planned.index // plan.batches_per_step
         batch.lane, batch.index, batch.step = lane_batches[0].lane, lane_batches[0].index, lane_batches[0].step
         slot.size = nbytes_of_batch(batch)
-        engine.charge(slot.size)
+        engine.laid_out(batch, slot.size)
         slot.batch, slot.parts = batch, []
         fills = [(part, fill) for part in lane_batches for fill in part.fills]
         for part in lane_batches:
