@@ -135,7 +135,9 @@ class Batch:
     def row_tokens(self) -> np.ndarray:
         """Tokens of documents in each row of a token batch: int32 (B,)."""
         documents = np.array([len(keys) for keys in self.keys])
-        return np.add.reduceat(self.arrays["document_lengths"], np.cumsum(documents) - documents)
+        ends = np.cumsum(documents)
+        before = np.concatenate([[0], np.cumsum(self.arrays["document_lengths"])])  # a masked row has no document
+        return (before[ends] - before[ends - documents]).astype(np.int32)
 
     def records(self) -> list[list[Origin]]:
         """Where every document of every row came from."""

@@ -6,14 +6,19 @@ own: every rank delivers the same number of steps.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from zephon_ft.engine.checkpoint import Position
 from zephon_ft.engine.options import Options
+from zephon_ft.engine.recipe import differences
 from zephon_ft.errors import ConfigError
 
 logger = logging.getLogger("zephon_ft")
@@ -94,30 +99,97 @@ def make_agree(options: Options, ranks: Ranks, any_rank: bool) -> Callable[[bool
     return agree
 
 
-def check_ownership(ranks: Ranks, lanes: Sequence[int], total: int) -> None:
-    """Compare lane ownership over all processes: each lane must belong to exactly one data-parallel rank.
+def check_agreement(ranks: Ranks, lanes: Sequence[int], total: int, recipe: str, position: Position) -> None:
+    """Compare over all processes who delivers what, from which recipe and from where on.
+
+    Each lane must belong to exactly one data-parallel rank, each rank to equally many processes; all processes must
+    have one recipe and stand at one step, and those of a rank (its TP, PP and CP peers) at one place.
+
+    Args:
+        ranks, lanes: this process's rank, and the lanes that it delivers.
+        total: lanes of the run.
+        recipe: as canonical JSON text.
+        position: where this process starts.
 
     Raises:
-        ConfigError: on every process, naming the ranks and lanes that do not fit.
+        ConfigError: on every process, naming the processes that do not fit.
     """
     dist = _initialised()
     if dist is None:
         return
-    everyone: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(everyone, (ranks.rank, ranks.world, tuple(lanes)), group=_gloo_group(None))
-    worlds = {world for _, world, _ in everyone}
+    place = sorted((lane, repr(stamp)) for lane, stamp in position.stamps.items())
+    mine = _Process(
+        ranks.rank,
+        ranks.world,
+        tuple(lanes),
+        _sha(recipe),
+        f"step {position.step}" + (f" and {position.delivered} lane batches" if position.delivered else ""),
+        _sha(repr((place, position.iteration))),
+    )
+    processes: list[_Process] = gather([mine])
+    _check_lanes(processes, total)
+    if len({process.recipe for process in processes}) > 1:
+        texts = dict(zip((process.recipe for process in processes), gather([recipe])))
+        first, other = (json.loads(text) for text in list(texts.values())[:2])
+        found = [f"{path}: {a!r} and {b!r}" for path, a, b in differences(first, other)]
+        raise ConfigError(
+            f"processes have different recipes ({_groups_of(processes, 'recipe')}), so their data would not belong "
+            f"together: {'; '.join(found[:5])}"
+        )
+    if len({process.step for process in processes}) > 1:
+        raise ConfigError(
+            f"processes start at different steps ({_groups_of(processes, 'step')}): load a checkpoint that all of them "
+            "saved at the same step"
+        )
+    for rank in range(ranks.world):
+        peers = {i: process.place for i, process in enumerate(processes) if process.rank == rank}
+        if len(set(peers.values())) > 1:
+            raise ConfigError(
+                f"processes {list(peers)} deliver the same lanes, as rank {rank}, but start at different places: load "
+                "the same state on all of them"
+            )
+
+
+class _Process(NamedTuple):
+    """What one process tells the others at start."""
+
+    rank: int
+    world: int
+    lanes: tuple[int, ...]
+    recipe: str
+    step: str
+    place: str
+
+
+def _check_lanes(processes: list[_Process], total: int) -> None:
     owners: dict[int, set[int]] = {}
-    for rank, _, owned in everyone:
-        for lane in owned:
-            owners.setdefault(lane, set()).add(rank)
+    for process in processes:
+        for lane in process.lanes:
+            owners.setdefault(lane, set()).add(process.rank)
     shared = {lane: sorted(who) for lane, who in owners.items() if len(who) > 1}
     missing = sorted(set(range(total)) - owners.keys())
-    if len(worlds) > 1 or shared or missing:
-        table = "; ".join(f"process {i}: rank {r} of {w}, lanes {_span(o)}" for i, (r, w, o) in enumerate(everyone))
+    shares = set(Counter(process.rank for process in processes).values())
+    if len({process.world for process in processes}) > 1 or shared or missing or len(shares) > 1:
+        table = "; ".join(
+            f"process {i}: rank {p.rank} of {p.world}, lanes {_span(p.lanes)}" for i, p in enumerate(processes)
+        )
         raise ConfigError(
             f"processes disagree on who delivers which lanes (missing: {missing or 'none'}; with two ranks: "
             f"{shared or 'none'}). Give the data-parallel dimension: options(mesh=device_mesh['dp']). {table}"
         )
+
+
+def _groups_of(processes: list[_Process], field: str) -> str:
+    """Which processes have which value, in words."""
+    groups: dict[str, list[int]] = {}
+    for i, process in enumerate(processes):
+        groups.setdefault(getattr(process, field), []).append(i)
+    named = field == "step"
+    return "; ".join(f"processes {who}" + (f" at {value}" if named else "") for value, who in groups.items())
+
+
+def _sha(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def gather(items: list[Any], group: Any = None) -> list[Any]:
@@ -137,21 +209,21 @@ def _initialised() -> Any:
     return dist if dist is not None and dist.is_available() and dist.is_initialized() else None
 
 
-_groups: dict[tuple[int, ...] | None, Any] = {}
+_groups: dict[tuple[int, ...] | None, tuple[Any, Any]] = {}  # members -> (the world that it belongs to, our group)
 
 
 def _gloo_group(members: tuple[int, ...] | None) -> Any:
     """A gloo group of our own over these ranks (None: all), so that nothing of the trainer's is waited for."""
     dist = _initialised()
     key = None if members is None or len(members) == dist.get_world_size() else members
-    found = _groups.get(key)
-    if found is None:
+    world, group = _groups.get(key, (None, None))
+    if world is not dist.group.WORLD:  # the first one, or torch.distributed was initialised anew
         if key is None:
-            found = dist.new_group(backend="gloo")
+            group = dist.new_group(backend="gloo")
         else:
-            found = dist.new_group(ranks=list(key), backend="gloo", use_local_synchronization=True)
-        _groups[key] = found
-    return found
+            group = dist.new_group(ranks=list(key), backend="gloo", use_local_synchronization=True)
+        _groups[key] = dist.group.WORLD, group
+    return group
 
 
 def _from_mesh(mesh: Any) -> Ranks:

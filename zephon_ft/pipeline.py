@@ -195,6 +195,11 @@ class Pipeline:
         new._options = self._options.updated(changes)
         return new
 
+    @property
+    def resolved_options(self) -> Options:
+        """The run-time options of this pipeline."""
+        return self._options
+
     # -- running -----------------------------------------------------------------------------------------------
 
     def plan(self) -> Plan:
