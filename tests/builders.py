@@ -41,7 +41,10 @@ class FakeKind:
     dtype: np.dtype[np.uint8] = field(default_factory=lambda: np.dtype(np.uint8))
     column: str = "image_grid_thw"
 
-    def facts(self, media: Media) -> dict[str, tuple[int, ...]]:
+    def plan(self, media: Media) -> FakePlan:
+        return media.facts.plan
+
+    def columns(self, media: Media) -> dict[str, tuple[int, ...]]:
         return {self.column: media.facts.plan.grid}
 
     def dummy(self) -> Media:

@@ -20,7 +20,7 @@ from zephon_ft.ops.pack import Pack
 from zephon_ft.ops.pack_flat import PackFlat
 from zephon_ft.record import Media, Record
 from zephon_ft.vision.header import ImageHeader
-from zephon_ft.vision.kind import ImageFacts, ImageKind
+from zephon_ft.vision.kind import ImageKind
 from zephon_ft.vision.qwen2_5_vl import Qwen2_5_VL
 from zephon_ft.vision.square import Square
 
@@ -247,6 +247,5 @@ def test_batches_are_made_without_torch() -> None:
 
 
 def test_facts_of_a_dummy_say_so() -> None:
-    facts: ImageFacts = QWEN.dummy().facts
-    assert facts.dummy
+    assert QWEN.is_dummy(QWEN.dummy())
     assert QWEN.dummy().tokens == 1

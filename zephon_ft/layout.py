@@ -156,8 +156,9 @@ def _media(arrays: _Names, places: list[_Place], kinds: Mapping[str, Any], pool:
         memory = np.empty(nbytes, np.uint8) if pool is None else pool.lease(nbytes)
         buffer = memory.view(kind.dtype).reshape(shape)
         arrays.put(name, buffer)
-        for column, value in kind.facts(kind.dummy()).items():
-            values = [kind.facts(place.media)[column] for place in mine]
+        columns = [kind.columns(place.media) for place in mine]
+        for column, value in kind.columns(kind.dummy()).items():
+            values = [found[column] for found in columns]
             arrays.put(column, np.array(values, np.int64).reshape(len(mine), len(value)))
         start = 0
         for place in mine:
@@ -179,7 +180,7 @@ def _rope(positions: np.ndarray, places: list[_Place], kinds: Mapping[str, Any])
     for place in places:
         geometry = kinds[place.media.kind].geometry
         if geometry.rope == "qwen":
-            time, height, width = place.media.facts.plan.grid
+            time, height, width = kinds[place.media.kind].plan(place.media).grid
             merged = (time, height // geometry.merge_size, width // geometry.merge_size)
             document = (place.row, place.column, place.length)
             documents.setdefault(document, []).append((place.media.offset - place.column, merged))

@@ -27,7 +27,7 @@ class Media:
         kind: name of the batch buffer that it is decoded into, e.g. ``"pixel_values"``.
         tokens: number of placeholder tokens that it takes in `input_ids`.
         rows: number of rows that it takes in its kind's buffer (patches for Qwen, 1 for a fixed square).
-        facts: what its kind needs to lay it out and decode it (header, resized size, grid); immutable.
+        facts: what its kind needs to lay it out and decode it; immutable plain values.
         data: the encoded bytes, or None where the engine dropped them (the fill then fetches them again).
         offset: index of its first placeholder token in its record's (or row's) `input_ids`; -1 before tokenization.
         key: identity of the record that it belongs to.

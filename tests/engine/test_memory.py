@@ -86,8 +86,8 @@ def test_large_payloads_stay_within_the_budget_and_one_task(shape):
     numbers(stream, 40)
     stats = stream.stats()
     stream.close()
-    # To get a unit out at all, a lane must fill its shuffle buffer (8 records), whatever the budget; a task of 8 records
-    # was under way on each of two workers, and the lane that is waited for gets one more.
+    # To get a unit out at all, a lane must fill its shuffle buffer (8 records), whatever the budget; a task of 8
+    # records was under way on each of two workers, and the lane that is waited for gets one more.
     shuffled = 4 * 8 * MB if "shuffle" in shape else 0
     assert stats["peak_held_bytes"] <= budget + shuffled + 3 * 8 * MB
     assert stats["peak_held_bytes"] >= MB

@@ -74,9 +74,9 @@ def test_media_are_planned_and_know_where_they_come_from():
         0,
         -1,
     )
-    assert (second.index, second.facts.header.width, second.facts.header.height) == (1, 60, 100)
-    assert second.facts.plan == Qwen2_5_VL().plan(60, 100)
-    assert (second.tokens, second.rows) == (second.facts.plan.tokens, second.facts.plan.rows)
+    plan = Qwen2_5_VL().plan(60, 100)
+    assert (second.index, *second.facts[:2]) == (1, 60, 100)
+    assert (second.tokens, second.rows) == (plan.tokens, plan.rows)
     assert (record.key, record.position, record.nbytes, record.fields) == ((0, 1, 2, 0), 7, 5, {"text": "hi"})
 
 
@@ -118,8 +118,8 @@ def test_more_images_than_max_images_is_an_error_with_both_numbers():
 
 
 def test_the_first_of_several_fields_that_is_there_is_taken():
-    assert [m.facts.header.format for m in run({"png": A, "txt": "x"}, ("jpg", "png")).media] == ["PNG"]
-    assert [m.facts.header.format for m in run({"jpg": B, "png": None}, ("jpg", "png")).media] == ["JPEG"]
+    assert [m.facts[4] for m in run({"png": A, "txt": "x"}, ("jpg", "png")).media] == ["PNG"]
+    assert [m.facts[4] for m in run({"jpg": B, "png": None}, ("jpg", "png")).media] == ["JPEG"]
     record = run(
         {"images": [], "messages": [{"role": "user", "content": [{"type": "image", "image": A}]}]},
         ("images", "messages"),

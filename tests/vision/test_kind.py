@@ -53,8 +53,8 @@ def test_fill_gives_the_upright_picture_in_the_planned_shape(kind, orientation):
 def test_side_columns_follow_the_plan():
     data = encode(picture(640, 480), "JPEG")
     header = read_header(data)
-    assert KINDS[0].facts(KINDS[0].media(header, data)) == {"image_grid_thw": (1, 34, 46)}
-    assert KINDS[1].facts(KINDS[1].media(header, data)) == {}
+    assert KINDS[0].columns(KINDS[0].media(header, data)) == {"image_grid_thw": (1, 34, 46)}
+    assert KINDS[1].columns(KINDS[1].media(header, data)) == {}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -62,7 +62,7 @@ def test_the_dummy_is_the_smallest_image_and_all_zero(kind):
     dummy = kind.dummy()
     assert dummy.tokens == kind.geometry.plan(1, 1).tokens
     assert dummy.data == b""
-    assert dummy.facts.dummy
+    assert kind.is_dummy(dummy)
     out = np.full((dummy.rows, *kind.row_shape), 0xA5, np.uint8)
     kind.bind()(dummy, b"", out)
     assert not out.any()

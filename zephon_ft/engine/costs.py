@@ -1,7 +1,7 @@
 """Cost index: token counts and image sizes of every row, so that planning and replay need no payload.
 
-Made by `zephon-ft index`, beside the data or in the cache folder, one file per data file. It belongs to one prefix of
-the recipe: the operators up to the first stateful one, with seed and error policy. Where it is there, source rows become
+Made by `zephon-ft index`, beside the data or in the cache folder, one file per data file. It belongs to one prefix
+of the recipe: the operators up to the first stateful one, and the error policy. Where it is there, source rows become
 `Sketch`es; accumulators decide from them as from the real records, and a row is read when its row or batch is made.
 """
 
@@ -19,7 +19,7 @@ from zephon_ft.engine.recipe import dump
 from zephon_ft.errors import ConfigError
 from zephon_ft.io.sidecar import Index, load, load_or_build
 from zephon_ft.io.storage import File
-from zephon_ft.record import Record, Sketch
+from zephon_ft.record import Media, Record, Sketch
 from zephon_ft.work.mixture import Chunk
 
 if TYPE_CHECKING:
@@ -86,8 +86,9 @@ class CostIndex:
         for position, key in enumerate(keys, first):
             arrays = self._indexes[key[0], key[1]].arrays
             starts = arrays["children"]
-            for child in range(int(starts[key[2]]), int(starts[key[2] + 1])):
-                out.append(self._record(key, position, self._indexes[key[0], key[1]], child))
+            index = self._indexes[key[0], key[1]]
+            children = range(int(starts[key[2]]), int(starts[key[2] + 1]))
+            out += [self._record(key, position, index, child) for child in children]
         return out
 
     def _record(self, key: tuple[int, ...], position: int, index: Index, child: int) -> Record:
@@ -97,19 +98,18 @@ class CostIndex:
         tokens = int(arrays["tokens"][child])
         ids = np.broadcast_to(_NO_TOKENS, (tokens,)) if tokens else _NO_TOKENS[:0]
         low, high = arrays["items"][child : child + 2].tolist()
-        media = []
-        for number, (width, height, orientation, mode, name, offset) in enumerate(arrays["item"][low:high].tolist()):
-            header = self._header(width, height, orientation, index.facts["modes"][mode], index.facts["formats"][name])
-            assert self._kind is not None
-            item = self._kind.media(header, None, key=key, position=position, index=number)
-            media.append(replace(item, offset=offset))
-        return Sketch(key, position, {"input_ids": ids}, tuple(media))
+        items = arrays["item"][low:high].tolist()
+        media = tuple([self._media(index, key, position, number, item) for number, item in enumerate(items)])
+        return Sketch(key, position, {"input_ids": ids}, media)
 
-    @staticmethod
-    def _header(*facts: Any) -> Any:
+    def _media(self, index: Index, key: tuple[int, ...], position: int, number: int, item: Sequence[int]) -> Media:
         from zephon_ft.vision.header import ImageHeader
 
-        return ImageHeader(*facts)
+        assert self._kind is not None
+        width, height, orientation, mode, name, offset = item
+        header = ImageHeader(width, height, orientation, index.facts["modes"][mode], index.facts["formats"][name])
+        planned = self._kind.media(header, None, key=key, position=position, index=number)
+        return replace(planned, offset=offset)
 
 
 Part = tuple[int, int, Sequence[int]]  # dataset, shard, rows
@@ -177,10 +177,9 @@ class _Table:
         self.suffix += unit.key[4:]
         self.suffixes.append(len(self.suffix))
         for media in unit.media:
-            header = media.facts.header
-            mode = self.modes.setdefault(header.mode, len(self.modes))
-            name = self.formats.setdefault(header.format, len(self.formats))
-            self.item.append((header.width, header.height, header.orientation, mode, name, media.offset))
+            width, height, orientation, mode, name, _ = media.facts
+            numbers = self.modes.setdefault(mode, len(self.modes)), self.formats.setdefault(name, len(self.formats))
+            self.item.append((width, height, orientation, *numbers, media.offset))
         self.items.append(len(self.item))
 
     def facts(self) -> dict[str, Any]:

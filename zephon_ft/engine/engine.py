@@ -401,8 +401,8 @@ class Engine:
     def stats(self) -> dict[str, Any]:
         """So far: what was dropped and skipped, by reason; bytes held now and at most; fill of rows; what flushes cost.
 
-        ``flushes`` has for each stateful operator the intervals finished, the mean of units taken in and of groups given
-        out per interval, and the share of groups that came out only because an interval ended.
+        ``flushes`` has for each stateful operator the intervals finished, the mean of units taken in and of groups
+        given out per interval, and the share of groups that came out only because an interval ended.
         """
         with self.lock:
             states = list(self._states.values())

@@ -32,8 +32,8 @@ class Flushes:
             if not self._warned and total[0] >= 8 and total[1] / total[0] < size:
                 self._warned = True
                 logger.warning(
-                    "%s(buffer_size=%d) gets %d units per flush interval on average, so it never fills: raise flush_every, "
-                    "or choose a smaller buffer",
+                    "%s(buffer_size=%d) gets %d units per flush interval on average, so it never fills: raise "
+                    "flush_every, or choose a smaller buffer",
                     self._operators[interval.segment].name,
                     size,
                     total[1] // total[0],

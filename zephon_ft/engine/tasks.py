@@ -224,8 +224,8 @@ class FillTask(Task):
         return [(fill.media, batch.arrays[fill.kind][fill.start : fill.stop]) for batch, fill in self.fills]
 
     @staticmethod
-    def compute(state: WorkerState, payload: Any) -> list[tuple[int, BaseException]]:
-        failed: list[tuple[int, BaseException]] = []
+    def compute(state: WorkerState, payload: Any) -> list[tuple[int, Exception]]:
+        failed: list[tuple[int, Exception]] = []
         for number, (media, out) in enumerate(payload):
             try:
                 run_fill(state, media, out)
@@ -233,7 +233,7 @@ class FillTask(Task):
                 failed.append((number, error))
         return failed
 
-    def complete(self, engine: Engine, result: list[tuple[int, BaseException]]) -> None:
+    def complete(self, engine: Engine, result: list[tuple[int, Exception]]) -> None:
         slot, plan = self.slot, engine.plan
         for number, error in result:
             batch, fill = self.fills[number]
@@ -256,6 +256,6 @@ def _shares(fills: list[tuple[Batch, Fill]]) -> list[list[tuple[Batch, Fill]]]:
             shares.append([])
             pixels = 0
         shares[-1].append(fill)
-        header = getattr(fill[1].media.facts, "header", None)
-        pixels += header.width * header.height if header is not None else 0
+        batch, item = fill
+        pixels += batch.kinds[item.kind].pixels(item.media)
     return shares

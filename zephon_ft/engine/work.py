@@ -15,7 +15,7 @@ from zephon_ft.engine.failure import wrap
 from zephon_ft.engine.lane import Bundle, Work
 from zephon_ft.engine.plan import Plan, Segment, Step
 from zephon_ft.engine.sizes import nbytes_of, set_nbytes
-from zephon_ft.errors import ClosedError, PipelineError, is_data_error
+from zephon_ft.errors import ClosedError, PipelineError, StorageError, is_data_error
 from zephon_ft.ops.base import WorkContext
 from zephon_ft.random import Keyed
 from zephon_ft.record import Media, Record, Row

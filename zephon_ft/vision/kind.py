@@ -16,21 +16,6 @@ Fill = Callable[[Media, bytes, np.ndarray], None]
 
 
 @dataclass(frozen=True, slots=True)
-class ImageFacts:
-    """`Media.facts` of an image.
-
-    Attributes:
-        header: what its header says.
-        plan: its resized size, grid, tokens and rows.
-        dummy: True for a stand-in without bytes, whose pixels are zero.
-    """
-
-    header: ImageHeader
-    plan: ImagePlan
-    dummy: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class ImageKind:
     """Images of one geometry.
 
@@ -57,9 +42,28 @@ class ImageKind:
         """dtype of that buffer."""
         return np.dtype(np.uint8)
 
-    def facts(self, media: Media) -> dict[str, tuple[int, ...]]:
+    @staticmethod
+    def header(media: Media) -> ImageHeader:
+        """What the image's header says."""
+        return ImageHeader(*media.facts[:5])
+
+    @staticmethod
+    def is_dummy(media: Media) -> bool:
+        """Whether it is a stand-in without bytes, whose pixels are zero."""
+        return media.facts[5]
+
+    def plan(self, media: Media) -> ImagePlan:
+        """Its resized size, grid, tokens and rows."""
+        return self.geometry.plan(*media.facts[:2])
+
+    def columns(self, media: Media) -> dict[str, tuple[int, ...]]:
         """Side columns of one item, int64: for Qwen ``{"image_grid_thw": (t, h, w)}``."""
-        return self.geometry.columns(media.facts.plan)
+        return self.geometry.columns(self.plan(media))
+
+    @staticmethod
+    def pixels(media: Media) -> int:
+        """Source pixels, which is what decoding costs."""
+        return media.facts[0] * media.facts[1]
 
     def bind(self) -> Fill:
         """The fill function of one worker thread: ``fill(media, data, out)``.
@@ -75,28 +79,32 @@ class ImageKind:
         patchify = self.geometry.patchify
 
         def fill(media: Media, data: bytes, out: np.ndarray) -> None:
-            facts: ImageFacts = media.facts
-            if facts.dummy:
+            if self.is_dummy(media):
                 out.fill(0)
                 return
-            plan = facts.plan
-            patchify(decode(data, facts.header, size=(plan.width, plan.height)), plan, out)
+            plan = self.plan(media)
+            patchify(decode(data, self.header(media), size=(plan.width, plan.height)), plan, out)
 
         return fill
 
-    def media(self, header: ImageHeader, data: bytes, **identity: Any) -> Media:
+    def media(self, header: ImageHeader, data: bytes | None, **identity: Any) -> Media:
         """The media item of an image, planned by the geometry; `identity`: key, position and index of `Media`."""
         plan = self.geometry.plan(header.width, header.height)
-        return Media(self.name, plan.tokens, plan.rows, ImageFacts(header, plan), data, **identity)
+        return Media(self.name, plan.tokens, plan.rows, _facts(header, dummy=False), data, **identity)
 
     def dummy(self) -> Media:
         """The smallest image of this geometry, with zero pixels, for batches that must not be without one."""
         plan = self.geometry.plan(1, 1)
         header = ImageHeader(plan.width, plan.height, 1, "RGB", "none")
-        return Media(self.name, plan.tokens, plan.rows, ImageFacts(header, plan, dummy=True), b"")
+        return Media(self.name, plan.tokens, plan.rows, _facts(header, dummy=True), b"")
 
     def recipe(self) -> dict[str, Any]:
         """The pixel part: what decides pixels but no token, namely the decoder's build and scaled decoding."""
         from zephon_ft.vision.decode import decoder_build
 
         return {"kind": self.name, "decoder": decoder_build(), "scaled_decode": self.scaled_decode}
+
+
+def _facts(header: ImageHeader, dummy: bool) -> tuple[int, int, int, str, str, bool]:
+    """`Media.facts` of an image: a plain tuple of plain values, which the garbage collector need not look at."""
+    return header.width, header.height, header.orientation, header.mode, header.format, dummy
