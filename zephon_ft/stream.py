@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
+import atexit
+import contextlib
 import gc
+import os
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -13,7 +18,8 @@ from zephon_ft.engine.engine import Engine
 from zephon_ft.errors import ClosedError, StuckWorkerWarning
 from zephon_ft.runners.base import Runner
 
-_frozen = False
+_frozen = _exiting = False
+_live: set[tuple[Engine, Runner]] = set()  # of this process, that nothing has stopped yet
 
 
 class Stream(Iterator[Batch]):
@@ -30,7 +36,10 @@ class Stream(Iterator[Batch]):
         self._help = runner.helper(engine)
         self._error: str | None = None
         self._done = False
-        self._finalizer = weakref.finalize(self, _stop, engine, runner)
+        self._runner, self._pid = runner, os.getpid()
+        self._finalizer = weakref.finalize(self, _dropped, engine, runner, self._pid)
+        self._finalizer.atexit = False  # `_stop_all` does it then, and waits
+        _live.add((engine, runner))
         runner.start(engine)
         _freeze_once()
 
@@ -42,9 +51,13 @@ class Stream(Iterator[Batch]):
             raise StopIteration
         if self._error is not None:
             raise ClosedError(f"this iterator ended with an error: {self._error}; iterate over the pipeline again")
+        if self._pid != os.getpid():
+            raise ClosedError("this iterator and its workers belong to the parent process; iterate again in this one")
         try:
             batch = self._engine.next_batch(self._help)
         except ClosedError:
+            if _exiting and threading.current_thread() is not threading.main_thread():
+                threading.Event().wait()  # a daemon thread, which ends with the interpreter: silently
             raise
         except BaseException as error:
             self._error = f"{type(error).__name__}: {error}"
@@ -61,12 +74,13 @@ class Stream(Iterator[Batch]):
 
     @property
     def closed(self) -> bool:
-        """Whether it has ended, failed or been closed."""
-        return not self._finalizer.alive
+        """Whether it has ended, failed or been closed, or belongs to the process that this one was forked from."""
+        return not self._finalizer.alive or self._pid != os.getpid()
 
     def close(self) -> None:
         """Stop the workers and let go of everything; `close_timeout` at most. Further use raises ClosedError."""
-        self._finalizer()
+        if self._finalizer.detach() is not None and self._pid == os.getpid():
+            _stop(self._engine, self._runner)
 
     def stats(self) -> dict[str, Any]:
         """Counts of what was dropped and skipped, by reason; bytes held now and at most."""
@@ -79,13 +93,36 @@ class Stream(Iterator[Batch]):
         self.close()
 
 
+def _dropped(engine: Engine, runner: Runner, pid: int) -> None:
+    """Stop what was dropped, on a thread of its own.
+
+    The collector runs this at any point of any thread, also of a worker that holds a lock which stopping needs.
+    """
+    if pid == os.getpid():
+        with contextlib.suppress(RuntimeError):  # no thread can start any more: `_stop_all` will do it
+            _thread.start_new_thread(_stop, (engine, runner))
+
+
+def _stop_all() -> None:
+    """At interpreter exit: stop what is still open."""
+    global _exiting
+    _exiting = True
+    for engine, runner in list(_live):
+        _stop(engine, runner)
+
+
 def _stop(engine: Engine, runner: Runner) -> None:
+    _live.discard((engine, runner))
     for stuck in runner.stop(engine):
         warnings.warn(
-            f"{stuck} did not return within close_timeout={engine.options.close_timeout} s; its thread is left behind",
+            f"{stuck} did not return within close_timeout={engine.options.close_timeout} s; {runner.fate}",
             StuckWorkerWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_live.clear)  # workers of the parent do not exist in the child
 
 
 def _freeze_once() -> None:
@@ -93,5 +130,6 @@ def _freeze_once() -> None:
     global _frozen
     if not _frozen:
         _frozen = True
+        atexit.register(_stop_all)  # after the runner has registered what it does at exit, so that this comes before
         gc.collect()
         gc.freeze()

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 import io
+import time
 from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
 
 from zephon_ft import Dataset, Pipeline, StaticMixtureWorkSource
-from zephon_ft.text.tokenizer import demo_tokenizer_path
+from zephon_ft.text.tokenizer import LoadedTokenizer, demo_tokenizer_path, load_tokenizer
 from zephon_ft.vision.qwen2_5_vl import Qwen2_5_VL
 
 WORDS = ("the", "red", "circle", "is", "left of", "a", "blue", "square", "and three", "small", "triangles under it")
+DELAY = 0.0  # seconds that `salt` takes for some rows; a test may change it
 GEOMETRY = Qwen2_5_VL(min_pixels=28 * 28, max_pixels=28 * 28 * 6)
 
 
@@ -33,13 +35,16 @@ class Spec:
     after: tuple[str, ...]  # operators behind the shuffle (rows only)
     batch: int
     seed: int
+    epochs: int | None = None
+    remainder: str = "drop"
+    exhausted: str = "redistribute"
 
 
 ON_ROWS = ("map", "random_map", "filter", "flat_map", "random_filter", "capped_map")
 
 
 @st.composite
-def specs(draw: Any, kinds: tuple[str, ...] = ("rows", "text", "images")) -> Spec:
+def specs(draw: Any, kinds: tuple[str, ...] = ("rows", "text", "images"), finite: bool = False) -> Spec:
     kind = draw(st.sampled_from(kinds))
     count = draw(st.integers(1, 3))
     return Spec(
@@ -57,6 +62,9 @@ def specs(draw: Any, kinds: tuple[str, ...] = ("rows", "text", "images")) -> Spe
         after=tuple(draw(st.lists(st.sampled_from(ON_ROWS), max_size=2))) if kind == "rows" else (),
         batch=draw(st.integers(1, 5)),
         seed=draw(st.integers(0, 3)),
+        epochs=draw(st.sampled_from([1, 2])) if finite else None,
+        remainder=draw(st.sampled_from(["drop", "pad"])) if finite and kind != "rows" else "drop",
+        exhausted=draw(st.sampled_from(["redistribute", "stop", "repeat"])) if finite else "redistribute",
     )
 
 
@@ -67,7 +75,12 @@ def build(spec: Spec, **options: Any) -> Pipeline:
         for i, size in enumerate(spec.sizes)
     ]
     source = StaticMixtureWorkSource(
-        datasets, {f"d{i}": w for i, w in enumerate(spec.weights)}, seed=spec.seed, window_rows=9
+        datasets,
+        {f"d{i}": w for i, w in enumerate(spec.weights)},
+        seed=spec.seed,
+        window_rows=9,
+        epochs=spec.epochs,
+        exhausted=spec.exhausted,
     )
     pipe = Pipeline(
         source,
@@ -75,6 +88,7 @@ def build(spec: Spec, **options: Any) -> Pipeline:
         seed=spec.seed,
         flush_every=spec.flush_every,
         batches_per_step=spec.batches_per_step,
+        remainder=spec.remainder,
     )
     for name in spec.before:
         pipe = add(pipe, name)
@@ -114,6 +128,8 @@ def stretch(row: dict) -> dict:
 
 
 def salt(row: dict, rng: Any) -> dict:
+    if DELAY and row["n"] % 7 == 0:
+        time.sleep(DELAY)
     row["salt"] = int(rng.integers(1 << 30))
     return row
 
@@ -131,8 +147,8 @@ def children(row: dict) -> list[dict]:
 
 
 @functools.cache
-def tokenizer() -> str:
-    return str(demo_tokenizer_path())
+def tokenizer() -> LoadedTokenizer:
+    return load_tokenizer(demo_tokenizer_path())  # immutable; each worker works with a clone
 
 
 @functools.cache

@@ -192,3 +192,15 @@ def test_weights_too_far_apart_are_refused():
     two = [ROWS, Dataset.from_rows("other", [{"n": 1}])]
     with pytest.raises(ConfigError, match="millionth"):
         StaticMixtureWorkSource(two, {"web": 1e-9, "other": 1})
+
+
+@pytest.mark.parametrize("exhausted", ["redistribute", "stop", "repeat"])
+def test_a_place_behind_the_end_of_a_dataset_is_found_again(exhausted):
+    work = source([5, 40, 33, 12], [3, 2, 4, 1], epochs=1, exhausted=exhausted)
+    straight = take(work.lanes(2).cursor(1), 300)
+    for at in range(0, len(straight) + 1, 3):
+        cursor = work.lanes(2).cursor(1)
+        take(cursor, at, 4)
+        again = work.lanes(2).cursor(1)
+        again.seek(cursor.state())
+        assert take(again, 300) == straight[at:]

@@ -27,7 +27,7 @@ class FlatMap(FunctionOperator):
                 raise DataError(f"{name} must return an iterable of dicts, got {type(children).__name__}")
             key, position = record.key, record.position
             return [
-                Record((*key, number), position, must_be_row(child, name), record.media)
+                Record((*key, number), position, dict(must_be_row(child, name)), record.media)  # often one dict twice
                 for number, child in enumerate(children)
             ]
 
