@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from zephon_ft.engine.costs import Part, build
-from zephon_ft.engine.lane import Bundle
+from zephon_ft.engine.events import Bundle
 from zephon_ft.engine.work import WorkerState, run_rows
 from zephon_ft.pipeline import Pipeline
 

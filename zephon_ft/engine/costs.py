@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zephon_ft.engine.lane import Bundle
+from zephon_ft.engine.events import Bundle
 from zephon_ft.engine.recipe import dump
 from zephon_ft.errors import ConfigError
 from zephon_ft.io.sidecar import Index, load, load_or_build

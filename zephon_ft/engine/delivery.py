@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from zephon_ft.engine.lane import Planned
+from zephon_ft.engine.events import Planned
 from zephon_ft.errors import ConfigError
 
 if TYPE_CHECKING:
-    from zephon_ft.engine.engine import LaneSlot
+    from zephon_ft.engine.lane_slot import LaneSlot
 
 
 class Slot:
@@ -170,13 +170,13 @@ class Delivery:
         """Give a lane that has ended masked batches for the steps that were agreed (``remainder="pad"``)."""
         if self._pad and lane.ended and lane.failed is None and not self._finishing:
             while lane.planned < self._agreed * self._rounds:
-                self.add(lane, lane.lane.cut_masked())
+                self.add(lane, lane.lane.end.cut_masked())
                 lane.planned += 1
 
     def finish(self) -> dict[int, int]:
         """Records of each dataset that were read but fill no step."""
         for lane in self._lanes:
-            self._count(lane.lane.rest())
+            self._count(lane.lane.end.rest())
         return self.lost
 
     def _count(self, units: list[Any]) -> None:

@@ -12,47 +12,26 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from heapq import heappop, heappush, heapreplace
 from typing import Any
 
 from zephon_ft.batch import Batch
 from zephon_ft.buffers import BufferPool
+from zephon_ft.engine.admission import Admission
 from zephon_ft.engine.checkpoint import Position
 from zephon_ft.engine.delivery import Delivery, Slot
+from zephon_ft.engine.events import Outcome
 from zephon_ft.engine.flushes import Flushes
-from zephon_ft.engine.lane import Lane, Outcome
+from zephon_ft.engine.lane import Lane
+from zephon_ft.engine.lane_slot import LaneSlot
 from zephon_ft.engine.options import Options
 from zephon_ft.engine.pace import Pace
 from zephon_ft.engine.plan import Plan
+from zephon_ft.engine.statistics import summary
 from zephon_ft.engine.tasks import DrainTask, FetchTask, GroupTask, LayoutTask, SourceTask, Task
 from zephon_ft.engine.work import WorkerState
 from zephon_ft.errors import ClosedError
-from zephon_ft.work.mixture import Cursor
 
 _DRAIN_SECONDS = 0.002  # a worker that drains a lane for longer hands it to whoever is free
-
-
-class LaneSlot:
-    """One owned lane with what the engine keeps about it."""
-
-    def __init__(self, lane: Lane, cursor: Cursor, place: int, anchor: tuple[int, ...]) -> None:
-        self.lane, self.cursor, self.place = lane, cursor, place
-        self.source_lock = threading.Lock()  # guards the cursor, anchor and seq
-        self.anchor = anchor
-        self.seq = 0
-        self.source_ended = False
-        self.inbox_lock = threading.Lock()  # guards the inbox and the draining flag
-        self.inbox: list[tuple[int, int, Any]] = []
-        self.draining = False
-        self.drainer = 0  # thread that drained it last, for the report on a stuck worker
-        # Guarded by the engine's lock:
-        self.issued = self.done = 0  # source tasks given out; their results taken in, in order
-        self.planned = lane.batches
-        self.outstanding = 0  # results of later segments that it waits for
-        # As its drainer last reported, with every batch planned before: never ahead of `Delivery.add`.
-        self.failed: BaseException | None = None
-        self.ended = False
-        self.hungry = False  # in the engine's queue of lanes that want source rows
 
 
 class Engine:
@@ -86,9 +65,7 @@ class Engine:
         self.slots = []
         for place, (index, stamp) in enumerate(sorted(position.stamps.items())):
             cursor = lane_source.cursor(index, position.iteration)
-            cursor.seek(stamp.mark.anchor)
-            _pass_over(cursor, stamp.mark.rows + (0 if plan.stateful else stamp.units))
-            self.slots.append(LaneSlot(Lane(index, plan, stamp, self.pace.groups), cursor, place, stamp.mark.anchor))
+            self.slots.append(LaneSlot(Lane(index, plan, stamp, self.pace.groups), cursor, place, stamp))
         self.delivery = Delivery(self.slots, plan.batches_per_step, options.prefetch, options.lanes_per_batch, agree)
         self.finite = plan.source.epochs is not None
         self.lock = threading.Lock()
@@ -108,23 +85,26 @@ class Engine:
         self._fills: deque[Task] = deque()
         self._layouts: deque[Task] = deque()
         self._ready: list[deque[Task]] = [deque() for _ in plan.segments]
-        self._hungry: list[tuple[int, LaneSlot]] = []  # lanes that want rows: a heap by the batch they lack next
+        ahead = 4 * self.workers
+        self.admission = Admission(self.delivery, ahead + 2 * options.io_concurrency if self.remote else ahead, ahead)
         self._states: dict[int, WorkerState] = {}
         for slot in self.slots:
-            self._feed_if_hungry(slot)
+            self.admission.consider(slot)
 
     # -- handing out tasks -------------------------------------------------------------------------------------
 
-    def next_task(self, io: bool = False) -> Task | None:
+    def next_task(self, io: bool = False, share: tuple[int, int] = (0, 1)) -> Task | None:
         """A task to run now, or None. Its worker must call `finish` with it, whatever happens.
 
         Args:
             io: ask for one that waits on storage (remote data only), else for one that computes.
+            share: (i, n) reads rather for the i-th of n shares of the lanes, so that processes, which cannot share what
+                they have read, seldom read the same row groups.
         """
         with self.lock:
             if self.closed:
                 return None
-            task = self._source_task() if io and self.remote else None if io else self._pick()
+            task = self._source_task() if io and self.remote else None if io else self._pick(share)
             if task is not None:
                 self._running[task] = threading.get_ident()
                 self._computing += not io
@@ -132,7 +112,7 @@ class Engine:
                     self._active[task.segment] += 1
             return task
 
-    def _pick(self) -> Task | None:
+    def _pick(self, share: tuple[int, int]) -> Task | None:
         if self._computing >= self.workers:
             return None
         for queue in (self._drains, self._fills, self._layouts):
@@ -142,39 +122,11 @@ class Engine:
             cap = self.plan.segments[segment].parallelism
             if self._ready[segment] and (cap is None or self._active[segment] < cap):
                 return self._ready[segment].popleft()
-        return None if self.remote else self._source_task()
+        return None if self.remote else self._source_task(share)
 
-    def _source_task(self) -> SourceTask | None:
-        source = FetchTask if self.remote else SourceTask
-        if self.held > self._budget // 2:
-            slot = self.delivery.waited()
-            if slot is None or slot.issued > slot.done or not self._wants(slot):
-                return None
-            slot.issued += 1
-            return source(slot)
-        while self._hungry:
-            need, slot = self._hungry[0]
-            if not self._wants(slot):
-                heappop(self._hungry)
-                slot.hungry = False
-            elif need != (now := self.delivery.needed(slot)):  # it has planned batches since it was put there
-                heapreplace(self._hungry, (now, slot))
-            else:
-                slot.issued += 1
-                return source(slot)
-        return None
-
-    def _wants(self, slot: LaneSlot) -> bool:
-        """Whether a lane should read on."""
-        if slot.source_ended or slot.lane.failing or slot.ended or slot.outstanding >= 4 * self.workers:
-            return False
-        ahead = 4 * self.workers + (2 * self.options.io_concurrency if self.remote else 0)
-        return slot.planned < self.delivery.target(slot) and slot.issued - slot.done < ahead
-
-    def _feed_if_hungry(self, slot: LaneSlot) -> None:
-        if not slot.hungry and self._wants(slot):
-            slot.hungry = True
-            heappush(self._hungry, (self.delivery.needed(slot), slot))
+    def _source_task(self, share: tuple[int, int] = (0, 1)) -> SourceTask | None:
+        slot = self.admission.next(self.held > self._budget // 2, share)
+        return None if slot is None else (FetchTask if self.remote else SourceTask)(slot)
 
     # -- taking back results -----------------------------------------------------------------------------------
 
@@ -254,8 +206,8 @@ class Engine:
             slot.outstanding = slot.lane.outstanding()
             slot.failed, slot.ended = slot.lane.failed, slot.lane.ended
             self.delivery.fill_up(slot)  # of a step that had begun when the state was taken
-            self._feed_if_hungry(slot)
-            ready = len(out.tasks) + self._start_layouts() + (1 if self._hungry else 0)
+            self.admission.consider(slot)
+            ready = len(out.tasks) + self._start_layouts() + (1 if self.admission else 0)
             if self.finite or slot.failed is not None or slot.ended:
                 self.arrived.notify_all()
         if ready:
@@ -342,7 +294,7 @@ class Engine:
                     batch, nbytes = self.delivery.pop()
                     self.held -= nbytes
                     for slot in self.delivery.moved():
-                        self._feed_if_hungry(slot)
+                        self.admission.consider(slot)
                     started = self._start_layouts()
                     break
             if found == "end":
@@ -352,7 +304,7 @@ class Engine:
                 with self.lock:
                     self.held -= self.delivery.agreed(go_on)
                     for slot in self.slots:
-                        self._feed_if_hungry(slot)
+                        self.admission.consider(slot)
                     self._start_layouts()
                 self.wake(self.workers)
             elif found is None and help_out is not None and not help_out():
@@ -374,7 +326,7 @@ class Engine:
                 state.closing = True
             for queue in (self._drains, self._fills, self._layouts, *self._ready):
                 queue.clear()
-            self._hungry.clear()
+            self.admission.clear()
             self.arrived.notify_all()
             while any(ident != me for ident in self._running.values()):
                 left = until - time.monotonic()
@@ -399,33 +351,13 @@ class Engine:
         return f"{name or 'a task'} on {self.plan.describe(key) if key else 'no record'}"
 
     def stats(self) -> dict[str, Any]:
-        """So far: what was dropped and skipped, by reason; bytes held now and at most; fill of rows; what flushes cost.
-
-        ``flushes`` has for each stateful operator the intervals finished, the mean of units taken in and of groups
-        given out per interval, and the share of groups that came out only because an interval ended.
-        """
+        """So far: see `zephon_ft.engine.statistics.summary`."""
         with self.lock:
             states = list(self._states.values())
-            counts = dict(self.drops)
-            held, peak = self.held, self.peak_held
-        for state in states:
-            for name, count in list(state.counts.items()):
-                counts[name] = counts.get(name, 0) + count
-        notes = [note for state in states for note in list(state.notes)]
-        skipped = [(self.plan.describe(key), name, error) for key, name, error in notes if key]
-        return {
-            "counts": counts,
-            "skipped": skipped,
-            "held_bytes": held,
-            "peak_held_bytes": peak,
-            "fill": self._fill[0] / self._fill[1] if self._fill[1] else 1.0,
-            "flushes": self.flushes.summary(),
-        }
-
-
-def _pass_over(cursor: Cursor, rows: int) -> None:
-    while rows:
-        taken = len(cursor.take(min(rows, 4096)))
-        if not taken:
-            return
-        rows -= taken
+            out = {
+                "held_bytes": self.held,
+                "peak_held_bytes": self.peak_held,
+                "fill": self._fill[0] / self._fill[1] if self._fill[1] else 1.0,
+                "flushes": self.flushes.summary(),
+            }
+            return summary(self.plan, states, self.drops) | out

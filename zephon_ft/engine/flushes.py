@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from zephon_ft.engine.lane import Interval
+    from zephon_ft.engine.events import Interval
     from zephon_ft.engine.plan import Plan
 
 logger = logging.getLogger("zephon_ft")

@@ -36,3 +36,8 @@ class Stamp:
     units: int
     children: int
     batches: int
+
+
+def begin(mark: Mark) -> int:
+    """Source row of the lane at which an interval begins."""
+    return mark.anchor[0] + mark.rows

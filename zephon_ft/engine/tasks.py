@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zephon_ft.engine.clock import Clock
+from zephon_ft.engine.events import Bundle, End, Work
 from zephon_ft.engine.failure import wrap
-from zephon_ft.engine.lane import Bundle, End, Work
 from zephon_ft.engine.sizes import nbytes_of, nbytes_of_batch
 from zephon_ft.engine.stamp import ANCHOR_ROWS
 from zephon_ft.engine.work import WorkerState, fetch, run_fill, run_groups, run_source, sketch, with_payload
@@ -20,7 +20,8 @@ from zephon_ft.join import lay_out_parts
 if TYPE_CHECKING:
     from zephon_ft.batch import Batch, Fill
     from zephon_ft.engine.delivery import Slot
-    from zephon_ft.engine.engine import Engine, LaneSlot
+    from zephon_ft.engine.engine import Engine
+    from zephon_ft.engine.lane_slot import LaneSlot
 
 _FILL_PIXELS = 150_000  # source pixels that keep a worker busy for at least 0.2 ms; smaller images share a task
 

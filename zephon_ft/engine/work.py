@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 from zephon_ft.engine.costs import complete
+from zephon_ft.engine.events import Bundle, Work
 from zephon_ft.engine.failure import wrap
-from zephon_ft.engine.lane import Bundle, Work
 from zephon_ft.engine.plan import Plan, Segment, Step
 from zephon_ft.engine.sizes import nbytes_of, set_nbytes
 from zephon_ft.errors import ClosedError, PipelineError, StorageError, is_data_error
