@@ -82,6 +82,8 @@ class Pipeline:
         for name, value in (("lanes", lanes), ("batches_per_step", batches_per_step), ("flush_every", flush_every)):
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
                 raise ConfigError(f"{name} must be a whole number >= 1, got {value!r}")
+        if not isinstance(seed, int) or isinstance(seed, bool):
+            raise ConfigError(f"seed must be a whole number, got {seed!r}")
         if on_error not in ON_ERROR:
             raise ConfigError(f"on_error must be one of {ON_ERROR}, got {on_error!r}")
         if on_decode_error not in ON_DECODE_ERROR:

@@ -108,10 +108,9 @@ def _open(demo: Demo) -> tuple[Dataset, Reading]:
 
     if demo.data is None:
         return demo_dataset(), EMBEDDED
-    on_error = demo.recipe.on_error
-    dataset = Dataset.from_path("data", demo.data, on_error=on_error)
+    dataset = Dataset.from_path("data", demo.data)
     reading = understand(dataset)
-    return Dataset.from_path("data", demo.data, on_error=on_error, columns=reading.columns), reading
+    return Dataset.from_path("data", demo.data, columns=reading.columns), reading
 
 
 def _epochs(demo: Demo, dataset: Dataset) -> int | None:

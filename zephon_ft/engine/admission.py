@@ -39,9 +39,12 @@ class Admission:
         """The lane that gets a source task now, which is counted as issued; None: no lane may read on.
 
         Args:
-            share: (i, n) prefers lanes of the i-th of n shares.
+            share: (i, n) admits only lanes of the i-th of n shares.
         """
-        slot = self._waited() if over_budget else self._of_share(*share) or self._nearest()
+        if over_budget:
+            slot = self._waited()
+        else:
+            slot = self._of_share(*share) if share[1] > 1 else self._nearest()
         if slot is not None:
             slot.issued += 1
         return slot
@@ -57,8 +60,6 @@ class Admission:
         return slot
 
     def _of_share(self, part: int, parts: int) -> LaneSlot | None:
-        if parts == 1:
-            return None
         return next(
             (slot for _, slot in sorted(self._hungry) if slot.place % parts == part and self._wants(slot)), None
         )

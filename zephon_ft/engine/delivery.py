@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Slot:
     """One delivered batch on its way: `lanes_per_batch` planned lane batches."""
 
-    __slots__ = ("batch", "error", "left", "nbytes", "parts", "ready", "size", "started")
+    __slots__ = ("batch", "failures", "left", "nbytes", "parts", "ready", "size", "started")
 
     def __init__(self, parts: list[tuple[LaneSlot, Planned]]) -> None:
         self.parts = parts
@@ -28,7 +28,7 @@ class Slot:
         self.size = 0  # bytes of the batch
         self.started = self.ready = False
         self.left = 0  # fills that are not done
-        self.error: BaseException | None = None
+        self.failures: dict[int, BaseException] = {}  # by the number of the media item in the batch
 
 
 class Delivery:
@@ -117,6 +117,9 @@ class Delivery:
             the error of the batch, or of the lane, that is next.
         """
         if self._finishing:
+            for lane in self._lanes:
+                if lane.failed is not None:
+                    raise lane.failed
             return "end" if all(lane.ended or lane.failed is not None for lane in self._lanes) else None
         if self._agree is not None and self.step >= self._agreed:
             return "agree" if self._step_known() else None
@@ -129,8 +132,8 @@ class Delivery:
                         raise lane.failed
                     return None
             return None
-        if slot.error is not None:
-            raise slot.error
+        if slot.ready and slot.failures:
+            raise slot.failures[min(slot.failures)]  # the first in the batch, whichever was decoded first
         return "batch" if slot.ready else None
 
     def _step_known(self) -> bool:

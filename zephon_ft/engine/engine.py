@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +25,7 @@ from zephon_ft.engine.lane_slot import LaneSlot
 from zephon_ft.engine.options import Options
 from zephon_ft.engine.pace import Pace
 from zephon_ft.engine.plan import Plan
+from zephon_ft.engine.ready import ReadyTasks
 from zephon_ft.engine.statistics import summary
 from zephon_ft.engine.tasks import DrainTask, FetchTask, GroupTask, LayoutTask, SourceTask, Task
 from zephon_ft.engine.work import WorkerState
@@ -80,11 +80,7 @@ class Engine:
         self._fill = [0, 0]  # tokens, and places for them, in batches laid out so far
         self._running: dict[Task, int] = {}  # task -> thread
         self._computing = 0  # running tasks that are not waiting on storage
-        self._active = [0] * len(plan.segments)  # running tasks of each segment, for `parallelism`
-        self._drains: deque[Task] = deque()
-        self._fills: deque[Task] = deque()
-        self._layouts: deque[Task] = deque()
-        self._ready: list[deque[Task]] = [deque() for _ in plan.segments]
+        self._ready = ReadyTasks(plan.segments)
         ahead = 4 * self.workers
         self.admission = Admission(self.delivery, ahead + 2 * options.io_concurrency if self.remote else ahead, ahead)
         self._states: dict[int, WorkerState] = {}
@@ -98,7 +94,7 @@ class Engine:
 
         Args:
             io: ask for one that waits on storage (remote data only), else for one that computes.
-            share: (i, n) reads rather for the i-th of n shares of the lanes, so that processes, which cannot share what
+            share: (i, n) reads only for the i-th of n shares of the lanes, so that processes, which cannot share what
                 they have read, seldom read the same row groups.
         """
         with self.lock:
@@ -108,21 +104,13 @@ class Engine:
             if task is not None:
                 self._running[task] = threading.get_ident()
                 self._computing += not io
-                if task.segment >= 0:
-                    self._active[task.segment] += 1
+                self._ready.begun(task)
             return task
 
     def _pick(self, share: tuple[int, int]) -> Task | None:
         if self._computing >= self.workers:
             return None
-        for queue in (self._drains, self._fills, self._layouts):
-            if queue:
-                return queue.popleft()
-        for segment in range(len(self._ready) - 1, -1, -1):
-            cap = self.plan.segments[segment].parallelism
-            if self._ready[segment] and (cap is None or self._active[segment] < cap):
-                return self._ready[segment].popleft()
-        return None if self.remote else self._source_task(share)
+        return self._ready.pop() or (None if self.remote else self._source_task(share))
 
     def _source_task(self, share: tuple[int, int] = (0, 1)) -> SourceTask | None:
         slot = self.admission.next(self.held > self._budget // 2, share)
@@ -147,8 +135,7 @@ class Engine:
         with self.lock:
             self._running.pop(task, None)
             self._computing -= not io
-            if task.segment >= 0:
-                self._active[task.segment] -= 1
+            self._ready.done(task)
             if self.closed:
                 self.arrived.notify_all()
         self.wake(1)
@@ -185,7 +172,7 @@ class Engine:
             self._absorb(slot, slot.lane.advance(events))
             if time.perf_counter() > until:
                 with self.lock:
-                    self._drains.append(DrainTask(slot))
+                    self._ready.push(DrainTask(slot))
                 self.wake(1)
                 return
 
@@ -198,7 +185,7 @@ class Engine:
                 self.drops[reason] = self.drops.get(reason, 0) + count
             self.flushes.add(out.intervals)
             for work in out.tasks:
-                self._ready[work.segment].append(GroupTask(slot, work))
+                self._ready.push(GroupTask(slot, work), work.segment)
             for planned in out.batches:
                 self.delivery.add(slot, planned)
             slot.planned = slot.lane.batches
@@ -218,7 +205,7 @@ class Engine:
         over, started = self.held > self._budget // 2, 0
         for ready in self.delivery.startable(only_head=over):
             ready.started = True
-            self._layouts.append(LayoutTask(ready))
+            self._ready.push(LayoutTask(ready))
             started += 1
         return started
 
@@ -246,7 +233,7 @@ class Engine:
     def queue(self, segment: int, task: Task) -> None:
         """Make a task ready: -1 for fills, else its segment's number."""
         with self.lock:
-            (self._fills if segment < 0 else self._ready[segment]).append(task)
+            self._ready.push(task, segment)
         self.wake(1)
 
     def filled(self, slot: Slot, count: int) -> None:
@@ -324,8 +311,7 @@ class Engine:
             self.closed = True
             for state in self._states.values():
                 state.closing = True
-            for queue in (self._drains, self._fills, self._layouts, *self._ready):
-                queue.clear()
+            self._ready.clear()
             self.admission.clear()
             self.arrived.notify_all()
             while any(ident != me for ident in self._running.values()):

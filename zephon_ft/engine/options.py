@@ -90,7 +90,7 @@ class Options:
             raise ConfigError("options: rank and world_size go together; give both or neither")
         if new.rank is not None and new.mesh is not None:
             raise ConfigError("options: give rank and world_size, or mesh, not both")
-        if new.close_timeout < 0:
+        if not isinstance(new.close_timeout, (int, float)) or not new.close_timeout >= 0:
             raise ConfigError(f"options: close_timeout must be >= 0 seconds, got {new.close_timeout!r}")
         return new
 

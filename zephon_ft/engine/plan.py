@@ -175,6 +175,9 @@ def _connect(operators: list[Operator], batch: BatchOp, kinds: dict[str, ImageKi
         batch = batch.after(operators[packs[0]])  # type: ignore[arg-type]
         if any(hasattr(op, "tokenizer") or hasattr(op, "media_kinds") for op in operators[packs[0] :]):
             raise ConfigError("tokenize, tokenize_chat and images must come before pack")
+        for op in operators[packs[0] :]:
+            if getattr(op, "is_keyed", False) or getattr(op, "splits", False):
+                raise ConfigError(f"{op.name} must come before pack: a packed row has no record identity of its own")
     if batch.ensure_image:
         if not kinds:
             raise ConfigError("batch(ensure_image=True) needs images(...) in the pipeline")

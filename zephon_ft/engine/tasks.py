@@ -186,14 +186,14 @@ class LayoutTask(Task):
     def prepare(self, engine: Engine) -> None:
         slot, plan = self.slot, engine.plan
         groups = [planned.units for _, planned in slot.parts]
-        first = next((unit for units in groups for unit in units), None)
-        engine.state().doing = ("batch", first)
+        unit = next((unit for units in groups for unit in units), None)
+        engine.state().doing = ("batch", unit)
         try:
             if plan.costs is not None:
                 groups = [with_payload(engine.state(), units, not engine.over_budget) for units in groups]
             batch = lay_out_parts(groups, plan.batch, plan.kinds, engine.pool, engine.names)
         except Exception as error:
-            slot.error = wrap(plan, "batch", first, error)
+            slot.failures[-1] = wrap(plan, "batch", unit, error)
             engine.filled(slot, 0)
             return
         lane_batches = batch.parts or (batch,)
@@ -208,18 +208,20 @@ class LayoutTask(Task):
         for part in lane_batches:
             part.fills = []
         slot.left = len(fills) + 1
+        first = 0
         for share in _shares(fills):
-            engine.queue(-1, FillTask(slot, share))
+            engine.queue(-1, FillTask(slot, share, first))
+            first += len(share)
         engine.filled(slot, 1)
 
 
 class FillTask(Task):
     """Decode some media items into their batch."""
 
-    __slots__ = ("fills", "slot")
+    __slots__ = ("fills", "first", "slot")
 
-    def __init__(self, slot: Slot, fills: list[tuple[Batch, Fill]]) -> None:
-        self.slot, self.fills = slot, fills
+    def __init__(self, slot: Slot, fills: list[tuple[Batch, Fill]], first: int) -> None:
+        self.slot, self.fills, self.first = slot, fills, first
 
     def prepare(self, engine: Engine) -> Any:
         return [(fill.media, batch.arrays[fill.kind][fill.start : fill.stop]) for batch, fill in self.fills]
@@ -242,8 +244,8 @@ class FillTask(Task):
             if plan.on_decode_error == "blank" and is_data_error(error):
                 batch.blank(fill)
                 engine.state().note(fill.media.key, name, error)
-            elif slot.error is None:
-                slot.error = wrap(plan, name, fill.media, error)
+            else:
+                slot.failures[self.first + number] = wrap(plan, name, fill.media, error)
         done, self.fills = len(self.fills), []
         engine.filled(slot, done)
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from zephon_ft.io.storage import File
 
 Path = str | os.PathLike[str]
-ON_ERROR = ("raise", "skip")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,6 @@ class Dataset(ABC):
         format: ``"parquet"``, ``"jsonl"``, ``"tar"`` or ``"rows"``.
         remote: whether reading may wait on a network (any protocol but local files and memory).
         columns: names that rows are limited to, or None for all.
-        on_error: ``"raise"`` or ``"skip"``: what the pipeline does with a row that cannot be parsed.
         storage_options: what is passed to fsspec for this dataset's protocol.
     """
 
@@ -88,20 +86,16 @@ class Dataset(ABC):
         *,
         remote: bool = False,
         columns: Iterable[str] | None = None,
-        on_error: str = "raise",
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         if not isinstance(name, str) or not name:
             raise ConfigError(f"a dataset's name must be a non-empty string, got {name!r}")
-        if on_error not in ON_ERROR:
-            raise ConfigError(f"dataset {name!r}: on_error must be one of {', '.join(ON_ERROR)}, got {on_error!r}")
         if isinstance(columns, str):
             raise ConfigError(f"dataset {name!r}: columns must be a list of names, got the string {columns!r}")
         self.name = name
         self.shards = tuple(shards)
         self.remote = remote
         self.columns: frozenset[str] | None = None if columns is None else frozenset(columns)
-        self.on_error = on_error
         self.storage_options = dict(storage_options or {})
         self._statistics = Statistics()
 
@@ -114,7 +108,6 @@ class Dataset(ABC):
         *,
         columns: Iterable[str] | None = None,
         storage_options: Mapping[str, Any] | None = None,
-        on_error: str = "raise",
     ) -> Dataset:
         """Open data files.
 
@@ -125,7 +118,6 @@ class Dataset(ABC):
             fmt: ``"parquet"``, ``"jsonl"`` or ``"tar"``; None finds it from the suffix, else from the first bytes.
             columns: the only fields that rows will have; None for all.
             storage_options: passed to fsspec.
-            on_error: ``"raise"`` (default) or ``"skip"``: what the pipeline does with a row that cannot be parsed.
 
         Raises:
             ConfigError: nothing there, an unknown or mixed format, a column that is missing.
@@ -136,7 +128,7 @@ class Dataset(ABC):
         files, found = discover(name, path, fmt, storage_options)
         # Only the format in use is imported: pyarrow takes a while.
         made = getattr(import_module(f"zephon_ft.io.{found}"), f"{found.capitalize()}Dataset")
-        return made(name, files, columns=columns, on_error=on_error, storage_options=storage_options)
+        return made(name, files, columns=columns, storage_options=storage_options)
 
     @classmethod
     def from_rows(

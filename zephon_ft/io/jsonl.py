@@ -37,7 +37,6 @@ class JsonlDataset(Dataset):
         files: Sequence[File],
         *,
         columns: Iterable[str] | None = None,
-        on_error: str = "raise",
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         self.files = tuple(files)
@@ -48,7 +47,6 @@ class JsonlDataset(Dataset):
             [Shard(file.path, rows, (rows,)) for file, rows in zip(self.files, counts, strict=True)],
             remote=any(index.data.remote for index in self._indexes),
             columns=columns,
-            on_error=on_error,
             storage_options=storage_options,
         )
         if self.columns is not None:

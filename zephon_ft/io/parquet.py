@@ -56,7 +56,6 @@ class ParquetDataset(Dataset):
         files: Sequence[File],
         *,
         columns: Iterable[str] | None = None,
-        on_error: str = "raise",
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         self.files = tuple(files)
@@ -69,7 +68,6 @@ class ParquetDataset(Dataset):
             [Shard(f.path, sum(t.row_groups), t.row_groups) for f, t in zip(self.files, self._footers, strict=True)],
             remote=any(file.remote for file in self.files),
             columns=columns,
-            on_error=on_error,
             storage_options=storage_options,
         )
         if self.columns is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from zephon_ft.errors import DataError
 from zephon_ft.ops.base import RecordWork, WorkContext
@@ -13,6 +14,8 @@ from zephon_ft.record import Record
 @dataclass(frozen=True)
 class FlatMap(FunctionOperator):
     """Replace each row by the rows of ``fn(row)`` (an iterable of dicts); child i gets i appended to its key."""
+
+    splits: ClassVar[bool] = True  # it makes several units of one
 
     @classmethod
     def kind(cls) -> str:
