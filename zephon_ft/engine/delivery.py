@@ -44,6 +44,8 @@ class Delivery:
     ) -> None:
         self._lanes, self._rounds, self._joined = lanes, batches_per_step, lanes_per_batch
         self._prefetch = prefetch * lanes_per_batch
+        # Without media a batch is quickly made, and waking a worker for each costs as much: let half of them go first.
+        self._refill = 0 if lanes[0].lane.plan.kinds else prefetch // 2 * lanes_per_batch
         self._planned: dict[int, tuple[LaneSlot, Planned]] = {}  # whose group is not complete yet
         self._slots: dict[int, Slot] = {}  # by the number of their first lane batch
         # A run that goes on inside a step has lanes that are one batch ahead of others.
@@ -105,7 +107,9 @@ class Delivery:
 
     def startable(self, only_head: bool) -> Iterator[Slot]:
         """Planned batches within the fill horizon whose layout has not begun."""
-        for number in range(self._head, self._head + (1 if only_head else self._prefetch), self._joined):
+        middle = self._slots.get(self._head + self._refill) if self._refill else None
+        ahead = self._refill if middle is not None and middle.started else self._prefetch
+        for number in range(self._head, self._head + (1 if only_head else ahead), self._joined):
             slot = self._slots.get(number)
             if slot is not None and not slot.started:
                 yield slot

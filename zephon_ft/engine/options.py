@@ -32,7 +32,8 @@ class Options:
             where they run in parallel (free-threaded Python), processes where there is a GIL.
         workers: worker threads or processes of this pipeline at most; None = the cores this process may use.
         io_concurrency: storage requests in flight at most, for remote data.
-        prefetch: batches of this rank that are decoded ahead, in delivery order.
+        prefetch: batches of this rank that are made ahead, in delivery order; None = 4 where there are images to decode,
+            else 32.
         lanes_per_batch: lane batches of this rank that are joined into one delivered batch.
         memory_budget: bytes that the pipeline may hold; None = a quarter of the memory this process may use, 4 GiB at
             most. Any budget, even one byte, gives the same stream.
@@ -54,7 +55,7 @@ class Options:
     runner: str = "auto"
     workers: int | None = None
     io_concurrency: int = 32
-    prefetch: int = 4
+    prefetch: int | None = None
     lanes_per_batch: int = 1
     memory_budget: int | None = None
     task_rows: int | None = None
@@ -97,6 +98,10 @@ class Options:
     def resolved_workers(self) -> int:
         """Workers in figures."""
         return self.workers or available_cores()
+
+    def resolved_prefetch(self, media: bool) -> int:
+        """Batches made ahead, in figures."""
+        return self.prefetch or (4 if media else 32)
 
     def resolved_budget(self) -> int:
         """Memory budget in bytes."""
