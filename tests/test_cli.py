@@ -73,3 +73,23 @@ def test_examples_run(name: str, expected: str, tmp_path: Path) -> None:
     ran = python(str(ROOT / "examples" / name), cache=tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert expected in ran.stdout
+
+
+def test_an_index_is_made_once_and_used_from_then_on(tmp_path, monkeypatch, capsys):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    monkeypatch.setenv("ZEPHON_FT_CACHE", str(tmp_path / "cache"))
+    pq.write_table(pa.table({"text": [f"row {n} of a few" for n in range(40)]}), tmp_path / "d.parquet")
+    (tmp_path / "recipe_of_index.py").write_text(
+        "from zephon_ft import Dataset, Pipeline, StaticMixtureWorkSource\n"
+        "from zephon_ft.text.tokenizer import demo_tokenizer_path\n"
+        "def make():\n"
+        f"    source = StaticMixtureWorkSource([Dataset.from_path('d', {str(tmp_path / 'd.parquet')!r})])\n"
+        "    return Pipeline(source, 2).tokenize(str(demo_tokenizer_path())).pack(64).batch(2)\n"
+    )
+    recipe = f"{tmp_path / 'recipe_of_index.py'}:make"
+    assert main(["index", recipe]) == 0
+    assert "1 files indexed, 40 of 40 rows read" in capsys.readouterr().out
+    assert main(["index", recipe]) == 0
+    assert "0 files indexed" in capsys.readouterr().out

@@ -1,7 +1,7 @@
-"""The command line: `zephon-ft demo`.
+"""The command line: `zephon-ft demo`, `zephon-ft verify` and `zephon-ft index`.
 
-Errors of the package are one line and exit status 2; a loss that training did not bring down is status 1. Nothing heavy
-is imported before it is known what to do.
+Errors of the package are one line and exit status 2; a loss that training did not bring down, or bytes that differ, are
+status 1. Nothing heavy is imported before it is known what to do.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     try:
-        return _demo(options)
+        return options.run(options)
     except ZephonError as error:
         if options.traceback:
             raise
@@ -60,9 +60,44 @@ def _demo(options: argparse.Namespace) -> int:
     )
 
 
+def _verify(options: argparse.Namespace) -> int:
+    from zephon_ft.verify.run import Verify, run
+
+    return run(
+        Verify(
+            recipe=options.recipe,
+            worlds=options.worlds,
+            threads=options.threads,
+            cuts=options.cuts,
+            steps=options.steps,
+            out=options.out,
+        )
+    )
+
+
+def _index(options: argparse.Namespace) -> int:
+    from zephon_ft.indexing import index
+    from zephon_ft.verify.source import find
+
+    make, what = find(options.recipe)
+    pipeline, done = make(), 0
+    rows = sum(shard.rows for dataset in pipeline.source.datasets for shard in dataset.shards)
+
+    def progress(count: int) -> None:
+        nonlocal done
+        done += count
+        if sys.stdout.isatty():
+            print(f"\r{done:,} of {rows:,} rows", end="", flush=True)
+
+    files = index(pipeline, progress)
+    print(f"{chr(13) if sys.stdout.isatty() else ''}{what}: {files} files indexed, {done:,} of {rows:,} rows read")
+    return 0
+
+
 def _hint(error: ZephonError, options: argparse.Namespace) -> str:
     if isinstance(error, PipelineError) and error.__cause__ is not None and is_data_error(error.__cause__):
-        return "; --on-error skip goes on without such rows" if options.on_error == "raise" else ""
+        skips = getattr(options, "on_error", "")
+        return "; --on-error skip goes on without such rows" if skips == "raise" else ""
     return ""
 
 
@@ -118,7 +153,54 @@ def _parser() -> argparse.ArgumentParser:
     )
     what.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="folder for the picture (here)")
     what.add_argument("--traceback", action="store_true", help="show where an error came from")
+    demo.set_defaults(run=_demo)
+    _add_verify(commands)
+    _add_index(commands)
     return parser
+
+
+def _add_verify(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    verify = commands.add_parser(
+        "verify",
+        help="check that a pipeline's bytes depend on nothing but its recipe",
+        description="Run a pipeline straight, then stopped and resumed at other numbers of ranks and threads, compare "
+        "every byte, and run its functions twice and in another order. On CPU, in one process; nothing is written but "
+        "the picture.",
+    )
+    verify.add_argument(
+        "recipe",
+        nargs="?",
+        metavar="RECIPE-OR-DATA",
+        help="module:function or path.py:function that returns a Pipeline, or your own data, read as the demo reads "
+        "it; default: coloured shapes",
+    )
+    verify.add_argument("--worlds", type=_counts, metavar="N,N", help="numbers of ranks (1,2,4,8 as the lanes allow)")
+    verify.add_argument(
+        "--threads", type=_counts, default=(1, 3, 8), metavar="N,N", help="worker threads of a rank (1,3,8)"
+    )
+    verify.add_argument("--cuts", type=_positive, default=3, metavar="N", help="stops in each run (%(default)s)")
+    verify.add_argument("--steps", type=_positive, default=16, metavar="N", help="optimizer steps (%(default)s)")
+    verify.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="folder for the picture (here)")
+    verify.add_argument("--traceback", action="store_true", help="show where an error came from")
+    verify.set_defaults(run=_verify)
+
+
+def _add_index(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    index = commands.add_parser(
+        "index",
+        help="write token counts and image sizes of every row beside the data",
+        description="Write the lengths of all rows beside the data (or to the cache folder), so that planning and "
+        "replay read no payload. The index is used where it fits the data and the operators; it changes no byte.",
+    )
+    index.add_argument(
+        "recipe", metavar="RECIPE-OR-DATA", help="module:function or path.py:function that returns a Pipeline, or data"
+    )
+    index.add_argument("--traceback", action="store_true", help="show where an error came from")
+    index.set_defaults(run=_index)
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    return tuple(_positive(part) for part in text.split(","))
 
 
 def _positive(text: str) -> int:

@@ -198,6 +198,11 @@ class Pipeline:
         return new
 
     @property
+    def source(self) -> StaticMixtureWorkSource:
+        """Where rows come from."""
+        return self._source
+
+    @property
     def resolved_options(self) -> Options:
         """The run-time options of this pipeline."""
         return self._options

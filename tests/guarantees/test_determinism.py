@@ -39,6 +39,18 @@ def test_threads_equal_inline_on_packed_images(workers):
     assert take(build(spec, workers=workers), 12) == take(build(spec, runner="inline"), 12)
 
 
+PROCESSES = [
+    Spec("rows", (30, 9), (2, 1), 3, 7, 2, ("flat_map", "random_map"), "", 5, ("filter", "capped_map"), 3, 1),
+    Spec("text", (40,), (1,), 2, 20, 1, ("random_filter",), "flat", 8, (), 2, 0),
+    Spec("images", (50, 23), (3, 1), 4, 16, 1, ("flat_map", "random_filter"), "best_fit", 24, (), 2, 1),
+]
+
+
+@pytest.mark.parametrize("spec", PROCESSES, ids=lambda spec: spec.kind)
+def test_processes_equal_inline(spec):
+    assert take(build(spec, runner="process", workers=3), 8) == take(build(spec, runner="inline"), 8)
+
+
 def test_one_byte_of_memory_neither_hangs_nor_changes_the_stream():
     spec = Spec("images", (64, 40), (2, 1), 32, 64, 1, ("map",), "best_fit", 1024, (), 2, 3)
     assert take(build(spec, memory_budget=1, workers=4), 3) == take(build(spec, runner="inline"), 3)
