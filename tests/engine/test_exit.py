@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 
 import pytest
 
@@ -58,6 +59,7 @@ def test_ctrl_c_while_waiting_raises_keyboard_interrupt_and_ends_cleanly(catch):
     try:
         assert program.stdout is not None
         assert program.stdout.readline() == "waiting\n"
+        time.sleep(0.3)  # it waits for its first batch by now, which takes 2.4 s
         program.send_signal(signal.SIGINT)
         out, err = program.communicate(timeout=10)
     finally:
