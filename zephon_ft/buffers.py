@@ -13,12 +13,33 @@ import mmap
 import threading
 import weakref
 from collections import deque
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 _POISON = 0xA5
 _SMALLEST = 1 << 16  # bytes; below this nothing is gained by reuse
+
+
+class Memory(Protocol):
+    """Where a pool's memory comes from."""
+
+    def map(self, size: int) -> mmap.mmap:
+        """At least `size` bytes. Raises OSError where there is no room."""
+
+    def release(self, memory: mmap.mmap) -> None:
+        """The pool gives this memory up. Nobody reads or writes it any more, but its last owner may be half-way
+        through its own end."""
+
+
+class PrivateMemory:
+    """Anonymous memory, seen by this process only."""
+
+    def map(self, size: int) -> mmap.mmap:
+        return mmap.mmap(-1, size)
+
+    def release(self, memory: mmap.mmap) -> None:
+        """Nothing to do: dropping the map unmaps it."""
 
 
 class BufferPool:
@@ -28,12 +49,16 @@ class BufferPool:
         max_free_bytes: unused memory kept for later leases; the longest unused is given up first.
         poison: fill leased memory with 0xA5, so that tests see bytes that were never written.
 
+    Attributes:
+        memory: where memory comes from; set it before the first lease. Default: this process's own.
+
     Thread-safe. Leases outlive the last reference to their pool.
     """
 
     def __init__(self, max_free_bytes: int = 1 << 30, poison: bool = False) -> None:
         self._max_free = max_free_bytes
         self._poison = poison
+        self.memory: Memory = PrivateMemory()
         self._lock = threading.Lock()
         self._free: deque[mmap.mmap] = deque()  # longest unused first
         self._free_bytes = 0
@@ -57,7 +82,7 @@ class BufferPool:
             else:
                 self.allocated += 1
         if memory is None:
-            memory = mmap.mmap(-1, size)
+            memory = self.memory.map(size)
         owner = _owner_type(size).from_buffer(memory)
         finalizer = weakref.finalize(owner, self._give_back, memory)
         finalizer.atexit = False
@@ -89,7 +114,9 @@ class BufferPool:
             self._free_bytes += len(memory)
         while self._free_bytes > self._max_free:
             # Not closed by hand: its last owner may be half-way through its own end. Dropping the map unmaps it.
-            self._free_bytes -= len(self._free.popleft())
+            memory = self._free.popleft()
+            self._free_bytes -= len(memory)
+            self.memory.release(memory)
 
 
 def size_class(nbytes: int) -> int:

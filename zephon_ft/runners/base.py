@@ -1,7 +1,9 @@
 """Runner: where an engine's tasks are executed. The engine decides what, the runner only where and when.
 
 A runner calls ``engine.next_task(io)`` and then ``engine.run(task, io)`` for what it got, on any thread, as often as it
-likes; the data cannot depend on it. The contract that every runner passes is in tests/conformance.
+likes; the data cannot depend on it. A runner that computes elsewhere does what `run` does piece by piece: the task's
+``prepare`` and ``complete`` where the engine is, its ``compute`` anywhere, and ``engine.finish`` whatever happens. The
+contract that every runner passes is in tests/conformance.
 """
 
 from __future__ import annotations
@@ -15,7 +17,13 @@ if TYPE_CHECKING:
 
 
 class Runner(Protocol):
-    """Executes the tasks of one engine."""
+    """Executes the tasks of one engine.
+
+    Attributes:
+        fate: what becomes of a worker that does not come back at the end, in words.
+    """
+
+    fate: str
 
     def start(self, engine: Engine) -> None:
         """Begin. Sets ``engine.wake``, which is called without locks when n more tasks may be ready."""

@@ -22,18 +22,29 @@ def gil_enabled() -> bool:
     return getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
+def default_runner() -> str:
+    """What ``auto`` is: threads where they run in parallel, else processes."""
+    return "process" if gil_enabled() else "thread"
+
+
 def choose_runner(name: str) -> Runner:
-    """The runner for an option's value; ``auto`` is threads.
+    """The runner for an option's value.
 
     A free-threaded interpreter whose GIL an extension has turned back on is reported once, with the remedy.
     """
     global _warned
+    if name == "auto":
+        name = default_runner()
     if name == "inline":
         return InlineRunner()
     if sysconfig.get_config_var("Py_GIL_DISABLED") and gil_enabled() and not _warned:
         _warned = True
         logger.warning(
-            "this is a free-threaded Python, but an imported extension turned the GIL back on, so worker threads take "
-            "turns. Run with PYTHON_GIL=0 to keep it off; python -W default names the module at its import."
+            "this is a free-threaded Python, but an imported extension turned the GIL back on, so threads take turns. "
+            "Run with PYTHON_GIL=0 to keep it off; python -W default names the module at its import."
         )
+    if name == "process":
+        from zephon_ft.runners.process import ProcessRunner
+
+        return ProcessRunner()
     return ThreadRunner()

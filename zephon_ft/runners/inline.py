@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 class InlineRunner:
     """Runs tasks while the consumer waits; nothing runs otherwise."""
 
+    fate = "it goes on"
+
     def start(self, engine: Engine) -> None:
         """Nothing to start."""
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 class ThreadRunner:
     """Runs an engine's tasks on the process's pool."""
 
+    fate = "its thread is left behind"
+
     def start(self, engine: Engine) -> None:
         """Add the engine to the pool, and as many workers as it may use."""
         the_pool().add(engine)
@@ -109,9 +111,9 @@ class ThreadPool:
     def __init__(self) -> None:
         self._crews = (_Crew("worker", io=False), _Crew("storage", io=True))
 
-    def add(self, engine: Engine) -> None:
-        """Serve this engine too."""
-        crews = self._crews if engine.remote else self._crews[:1]
+    def add(self, engine: Engine, computing: bool = True) -> None:
+        """Serve this engine too: all its tasks, or only those that wait on storage."""
+        crews = self._crews[not computing : 1 + engine.remote]
 
         def wake(n: int) -> None:
             for crew in crews:
@@ -173,6 +175,8 @@ def the_pool() -> ThreadPool:
 
 def _forget_after_fork() -> None:
     global _pool, _pool_lock
+    if _pool is not None:
+        atexit.unregister(_pool.close)
     _pool, _pool_lock = None, threading.Lock()  # the parent's threads do not exist in the child
 
 

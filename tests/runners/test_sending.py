@@ -1,0 +1,125 @@
+"""Process runner: what is sent to workers and back, and the memory that they share."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+
+import numpy as np
+import pytest
+
+from tests.conformance.functions import identity, pipeline, rows
+from tests.guarantees.random_pipelines import Spec, build, take
+from tests.runners.helpers import note_process
+from zephon_ft import ConfigError, Dataset, Pipeline, PipelineError, StaticMixtureWorkSource
+from zephon_ft.runners.shared import Arena
+
+IMAGES = Spec("images", (20, 11), (3, 2), 4, 8, 1, ("map",), "best_fit", 4, (), 2, 2)
+
+
+def test_lambdas_and_closures_work_and_run_elsewhere():
+    factor = 3
+    table = np.arange(100) * 7
+
+    def look_up(row):
+        return {"n": row["n"] * factor + int(table[row["n"]])}
+
+    pipe = pipeline(rows(20), lanes=1, epochs=1).map(look_up).map(lambda row: {"n": row["n"] + 1}).map(note_process)
+    with iter(pipe.batch(4).options(runner="process", workers=2)) as stream:
+        batches = list(stream)
+    assert [n for batch in batches for n in batch.columns["n"].tolist()] == [10 * n + 1 for n in range(20)]
+    assert os.getpid() not in {p for batch in batches for p in batch.columns["process"].tolist()}
+
+
+def test_a_function_that_cannot_be_pickled_is_named_with_what_it_captures():
+    lock, other = threading.Lock(), 1
+
+    def guarded(row):
+        with lock:
+            return {"n": row["n"] + other}
+
+    pipe = pipeline(rows(20)).map(guarded, version="1").batch(2).options(runner="process")
+    with pytest.raises(ConfigError, match=r"map\(guarded\): holds 'function\.lock', a lock.*runner=\"thread\""):
+        iter(pipe)
+    with iter(pipe.options(runner="thread")) as stream:
+        next(stream)
+
+
+def test_a_result_that_cannot_be_pickled_names_the_field():
+    pipe = pipeline(rows(20)).map(lambda row: {**row, "file": threading.Lock()}).batch(2)
+    with pytest.raises(PipelineError, match="field 'file', a lock, cannot be sent"):
+        next(iter(pipe.options(runner="process", workers=1)))
+
+
+def test_a_dataset_in_the_memory_of_this_process_is_refused():
+    import fsspec
+
+    with fsspec.open("memory://process-runner/a.jsonl", "w") as file:
+        file.write('{"n": 1}\n')
+    source = StaticMixtureWorkSource([Dataset.from_path("m", "memory://process-runner/a.jsonl")])
+    with pytest.raises(ConfigError, match="dataset 'm' lies in this process's memory"):
+        iter(Pipeline(source, 1).batch(1).options(runner="process"))
+
+
+def test_statistics_of_datasets_come_back(tmp_path):
+    (tmp_path / "a.jsonl").write_text("".join(f'{{"n": {n}}}\n' for n in range(40)))
+
+    def stats(runner: str) -> dict[str, int]:
+        data = Dataset.from_path("d", tmp_path / "a.jsonl")
+        pipe = Pipeline(StaticMixtureWorkSource([data], epochs=1), 1).batch(2).options(runner=runner, task_rows=5)
+        assert len(list(pipe)) == 20
+        return data.stats()
+
+    assert stats("process") == stats("inline")
+
+
+# -- shared memory ---------------------------------------------------------------------------------------------
+
+
+def test_pixels_are_written_into_shared_memory_by_the_workers_and_never_sent():
+    with iter(build(IMAGES, runner="process", workers=2)) as stream:
+        batch = next(stream)
+        while not len(batch.arrays["pixel_values"]):
+            batch = next(stream)
+        assert stream._runner._arena.locate(batch.arrays["pixel_values"]) is not None
+        assert stream._runner._arena.locate(batch.arrays["input_ids"]) is None
+
+
+def test_batches_outlive_their_stream():
+    with iter(build(IMAGES, runner="process", workers=2)) as stream:
+        batches = [next(stream) for _ in range(8)]
+    del stream
+    digests = [(b.lane, b.index, b.digest()) for b in batches]
+    assert digests == take(build(IMAGES, runner="inline"), 2)
+
+
+def test_without_memfd_an_unlinked_file_does(monkeypatch):
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+    assert take(build(IMAGES, runner="process", workers=2), 4) == take(build(IMAGES, runner="inline"), 4)
+
+
+def test_shared_memory_that_runs_out_is_a_clear_error(monkeypatch):
+    real = Arena.map
+
+    def limited(self: Arena, size: int):
+        if size > 100_000:
+            raise OSError(errno.ENOSPC, f"no room for {size} bytes of shared memory")
+        return real(self, size)
+
+    monkeypatch.setattr(Arena, "map", limited)
+    pipe = pipeline(rows(10), epochs=1).map(lambda row: {"blob": b"x" * 200_000}).map(identity, parallelism=1).batch(2)
+    with pytest.raises(PipelineError, match=r"no room for .* bytes of shared memory"):
+        list(pipe.options(runner="process", workers=1))
+
+
+def test_records_larger_than_a_slot_travel_whole():
+    data = [{"n": n, "blob": bytes([n]) * (50_000 * n)} for n in range(12)]
+    pipe = pipeline(data, lanes=1, epochs=1).map(identity).map(identity, parallelism=1).batch(3)
+    got = [blob for batch in pipe.options(runner="process", workers=2) for blob in batch.columns["blob"]]
+    assert got == [row["blob"] for row in data]
+
+
+def test_one_byte_of_memory_budget_neither_hangs_nor_changes_the_stream():
+    expected = take(build(IMAGES, runner="inline"), 4)
+    assert take(build(IMAGES, runner="process", workers=2, memory_budget=1), 4) == expected

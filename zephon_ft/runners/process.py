@@ -1,0 +1,334 @@
+"""process: worker processes, for interpreters whose threads take turns. Same bytes as every other runner.
+
+One thread of the parent hands out tasks and takes in results; it sleeps until a worker answers, a worker dies, or the
+engine has something new. Workers are started anew (never forked) for each iterator and end with it, or with the parent.
+What stateful operators decide, and the layout of batches, happens on that thread; pixels are written by the workers
+straight into the batch. A worker that dies is noticed at once and its tasks run elsewhere; one that hangs while the
+iterator closes is killed and reaped before anything that it could write to is let go.
+"""
+
+from __future__ import annotations
+
+import logging
+import selectors
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from zephon_ft.errors import ConfigError, PipelineError
+from zephon_ft.runners.channel import SLOTS, Closed
+from zephon_ft.runners.shared import Arena
+from zephon_ft.runners.shipment import ship
+from zephon_ft.runners.thread import ThreadRunner, the_pool
+from zephon_ft.runners.worker import Answer, shared_array
+from zephon_ft.runners.worker_process import LAST_WAIT, Board, Job, WorkerProcess, cause
+
+if TYPE_CHECKING:
+    from zephon_ft.engine.engine import Engine
+
+logger = logging.getLogger("zephon_ft")
+_ATTEMPTS = 3  # deaths of a worker while it ran a task, before the task is blamed
+
+
+class ProcessRunner:
+    """Runs an engine's tasks in processes of its own; storage that waits on a network stays on the parent's threads."""
+
+    fate = "its process was killed"
+
+    def __init__(self) -> None:
+        self._workers: list[WorkerProcess] = []
+        self._again: deque[Job] = deque()  # of workers that died
+        self._deaths = 0  # since a task was last finished
+        self._closing = False
+        self._woken = False
+        self._bell_lock = threading.Lock()
+        self._stuck: list[str] = []
+        self._thread: threading.Thread | None = None
+
+    # -- the consumer's side -----------------------------------------------------------------------------------
+
+    def start(self, engine: Engine) -> None:
+        """Send the plan on its way and start the workers; does not wait for them.
+
+        Raises:
+            ConfigError: the pipeline cannot be sent to other processes (says what and why), or the system cannot.
+        """
+        if not hasattr(socket, "AF_UNIX"):
+            raise ConfigError('options: runner="process" needs Unix sockets; use runner="thread"')
+        self._engine, self._arena = engine, Arena()
+        self._size, self._timeout = engine.workers, engine.options.close_timeout
+        try:
+            self._shipment = ship(engine.plan, self._arena, engine.cache_limit // self._size)
+        except OSError as error:
+            self._arena.close()
+            raise PipelineError(f"the pipeline cannot be sent to worker processes: {error}") from error
+        except BaseException:
+            self._arena.close()
+            raise
+        self._board = Board(self._arena, self._size, engine.plan)
+        engine.workers *= SLOTS  # tasks in flight: each process has its next one waiting
+        engine.pool.memory = self._arena
+        if engine.remote:
+            the_pool().add(engine, computing=False)
+        self._storage_wake = engine.wake
+        self._selector = selectors.DefaultSelector()
+        self._bell, self._ear = socket.socketpair()
+        self._bell.setblocking(False)
+        self._ear.setblocking(False)
+        engine.wake = self._wake
+        self._thread = threading.Thread(target=self._run, name="zephon_ft processes", daemon=True)
+        self._thread.start()
+
+    def helper(self, engine: Engine) -> Callable[[], bool] | None:
+        """The consumer only waits."""
+        return None
+
+    def stop(self, engine: Engine) -> list[str]:
+        """Close the engine; workers that do not come back within `close_timeout` are killed."""
+        if self._thread is None:  # it could not start
+            return list(engine.close(0.0).values())
+        until = time.monotonic() + self._timeout
+        self._closing = True
+        self._board.close()
+        self._wake(1)
+        if engine.remote:
+            the_pool().remove(engine)
+        left = engine.close(self._timeout)
+        self._thread.join(max(0.0, until - time.monotonic()) + LAST_WAIT)
+        if not self._thread.is_alive():
+            return self._stuck
+        for worker in self._workers:  # the thread itself is stuck, in a user's accumulator: end them from here
+            worker.process.kill()
+            worker.process.wait(LAST_WAIT)
+        self.fate = ThreadRunner.fate
+        return list(left.values())
+
+    def _wake(self, n: int) -> None:
+        """There may be something to do (called by anyone, without locks)."""
+        self._storage_wake(n)
+        if threading.current_thread() is self._thread:
+            return
+        with self._bell_lock:
+            if self._woken:
+                return
+            self._woken = True
+        with suppress(OSError):  # ended
+            self._bell.send(b"!")
+
+    # -- the runner's own thread -------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        # What this thread starts has Ctrl-C blocked from its first instruction on; the main thread gets it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self._selector.register(self._ear, selectors.EVENT_READ)
+            for number in range(self._size):
+                self._workers.append(self._hire(number))
+            self._serve()
+        except BaseException as error:
+            self._engine.fail(error)
+        finally:
+            self._end()
+
+    def _serve(self) -> None:
+        """Until the engine is closed and nothing runs any more, or `close_timeout` is over."""
+        until = None
+        while True:
+            left = None
+            if self._closing:
+                until = until or time.monotonic() + self._timeout
+                left = until - time.monotonic()
+                if left <= 0 or not any(worker.jobs for worker in self._workers):
+                    return
+            else:
+                self._hand_out()
+            awake = []
+            for key, _ in self._selector.select(left):
+                worker = key.data
+                if worker is None:
+                    with suppress(OSError):
+                        self._ear.recv(64)
+                    with self._bell_lock:  # after the bell fell silent, before tasks are looked for: no call is lost
+                        self._woken = False
+                    continue
+                if key.fd == worker.exit_fd:  # what it has left to say is there already
+                    worker.channel.worker_ended()
+                if worker not in awake:
+                    awake.append(worker)
+            for worker in awake:
+                self._take(worker)
+
+    def _hand_out(self) -> None:
+        """Give every worker what it has room for: of its own lanes, and where it would idle, of any."""
+        ready = [worker for worker in self._workers if worker.ready]
+        for level in range(SLOTS):
+            for worker in ready:
+                if len(worker.jobs) <= level:
+                    self._give(worker, (worker.number, self._size))
+        for worker in ready:
+            if not worker.jobs:
+                self._give(worker, (0, 1))
+            if not worker.jobs and (job := self._take_back()) is not None:
+                self._send(worker, job)
+
+    def _take_back(self) -> Job | None:
+        """A job that waits behind another one, which may take long."""
+        for worker in self._workers:
+            if len(worker.jobs) > 1 and (number := worker.channel.take_back()) is not None:
+                return worker.jobs.pop(number)
+        return None
+
+    def _give(self, worker: WorkerProcess, share: tuple[int, int]) -> None:
+        if self._engine.failure is None:
+            job = self._again.popleft() if self._again else self._next_job(share)
+            if job is not None:
+                self._send(worker, job)
+
+    def _next_job(self, share: tuple[int, int]) -> Job | None:
+        """The next task that a worker has to compute; what needs none is done here."""
+        engine = self._engine
+        while (task := engine.next_task(share=share)) is not None:
+            try:
+                payload = task.prepare(engine)
+                if payload is not None:
+                    return Job(task, payload)
+            except BaseException as error:
+                engine.fail(error)
+            engine.finish(task)
+        return None
+
+    def _send(self, worker: WorkerProcess, job: Job) -> None:
+        try:
+            number = worker.channel.send((job.task.compute, job.payload), {np.ndarray: self._reduce_array})
+            worker.jobs[number] = job
+        except Exception as error:
+            failure = PipelineError(f"a task cannot be sent to a worker process: {type(error).__name__}: {error}")
+            failure.__cause__ = error
+            self._engine.fail(failure)
+            self._engine.finish(job.task)
+
+    def _reduce_array(self, array: np.ndarray) -> Any:
+        """Arrays in shared memory (a batch's pixels) are only named; the worker writes into them."""
+        found = self._arena.locate(array) if array.nbytes else None
+        if found is None or not array.flags.c_contiguous:
+            return array.__reduce_ex__(5)
+        return shared_array, (*found, array.shape, array.dtype)
+
+    def _take(self, worker: WorkerProcess) -> None:
+        """An answer, or a worker's end."""
+        engine = self._engine
+        try:
+            number, answer = worker.channel.receive()
+        except Closed:
+            self._bury(worker)
+            return
+        if not isinstance(answer, Answer):
+            reason = f"{type(answer).__name__}: {answer}"
+            answer = Answer(None, PipelineError(f"a worker's result cannot be read ({reason})"), {}, [], [])
+        if answer.error is not None:
+            engine.fail(answer.error)
+        if not worker.ready:
+            worker.ready = True
+            return
+        self._deaths = 0
+        job = worker.jobs.pop(number)
+        try:
+            self._count(answer)
+            if answer.error is None:
+                job.task.complete(engine, answer.result)
+        except BaseException as error:
+            engine.fail(error)
+        finally:
+            engine.finish(job.task)
+
+    def _count(self, answer: Answer) -> None:
+        """Add a worker's statistics to ours."""
+        self._engine.state().merge(answer.counts, answer.notes)
+        for dataset, counts in zip(self._engine.plan.source.datasets, answer.datasets):
+            if counts:
+                dataset.add_stats(counts)
+
+    # -- workers' lives ----------------------------------------------------------------------------------------
+
+    def _hire(self, number: int) -> WorkerProcess:
+        """A new worker, which learns the plan."""
+        try:
+            worker = WorkerProcess(number, self._arena, self._board)
+        except OSError as error:
+            raise PipelineError(
+                f"worker process {number} of {self._size} cannot be started ({error}); use fewer workers, allow more "
+                '(ulimit -n, ulimit -u), or use runner="thread"'
+            ) from error
+        for source in worker.sources:
+            self._selector.register(source, selectors.EVENT_READ, worker)
+        worker.channel.send(self._shipment)
+        return worker
+
+    def _bury(self, worker: WorkerProcess) -> None:
+        """A worker has ended by itself: its tasks run again, on a new one in its place."""
+        self._workers.remove(worker)
+        code = self._dismiss(worker)
+        jobs = list(worker.jobs.values())
+        self._again.extend(jobs)
+        if self._closing:
+            return
+        self._deaths += 1
+        doing = self._board.doing(worker.number)
+        if jobs:
+            jobs[0].attempts += 1
+            logger.warning("a worker process died (%s) at %s; its tasks run again", cause(code), self._words(*doing))
+        if jobs and jobs[0].attempts == _ATTEMPTS:
+            name, where = doing[0] or "a task", self._where(doing[1])
+            self._engine.fail(
+                PipelineError(
+                    f"{name}: the worker process that ran it died, {_ATTEMPTS} times over: {cause(code)} ({where})",
+                    name,
+                    where,
+                )
+            )
+        elif self._deaths > _ATTEMPTS * self._size:
+            self._engine.fail(PipelineError(f"worker processes die before they finish anything: {cause(code)}"))
+        if self._engine.failure is None:
+            self._workers.append(self._hire(worker.number))
+
+    def _dismiss(self, worker: WorkerProcess, wait: float = 0.5) -> int:
+        for source in worker.sources:
+            self._selector.unregister(source)
+        return worker.dismiss(wait)
+
+    def _end(self) -> None:
+        """Let all workers go. Only then is anything let go that they could write to."""
+        for worker in self._workers:
+            if worker.jobs:
+                if self._closing:  # and it does not come back; else this thread itself has failed
+                    self._stuck.append(self._words(*self._board.doing(worker.number)))
+                worker.process.kill()
+            worker.channel.hang_up()  # all begin to leave at once
+        for worker in self._workers:
+            with suppress(subprocess.TimeoutExpired):
+                self._dismiss(worker, max(1.0, self._timeout))
+            self._again.extend(worker.jobs.values())
+        self._workers.clear()
+        while self._again:
+            self._engine.finish(self._again.popleft().task)
+        self._engine.wake = self._storage_wake  # engine and runner no longer hold each other
+        self._selector.close()
+        self._arena.close()
+        self._bell.close()
+        self._ear.close()
+
+    # -- what a worker is doing --------------------------------------------------------------------------------
+
+    def _where(self, key: tuple[int, ...]) -> str:
+        return self._engine.plan.describe(key) if len(key) > 3 else "no record"
+
+    def _words(self, name: str, key: tuple[int, ...]) -> str:
+        return f"{name or 'a task'} on {self._where(key)}"

@@ -1,0 +1,115 @@
+"""WorkerProcess: one worker as its parent sees it, and the board on which all workers write what they are doing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from multiprocessing import spawn
+from typing import TYPE_CHECKING, Any
+
+from zephon_ft.engine.plan import Plan
+from zephon_ft.runners.channel import ParentEnd
+from zephon_ft.runners.shared import Arena
+from zephon_ft.runners.worker import BOOTSTRAP, SINGLE_THREADED, STATUS, operator_names
+
+if TYPE_CHECKING:
+    from zephon_ft.engine.tasks import Task
+
+LAST_WAIT = 5.0  # seconds for what was killed to be gone
+
+
+class Job:
+    """A task on its way through a worker; `payload` is kept for another try."""
+
+    __slots__ = ("attempts", "payload", "task")
+
+    def __init__(self, task: Task, payload: Any) -> None:
+        self.task, self.payload, self.attempts = task, payload, 0
+
+
+class Board:
+    """What the workers are doing, in memory that they share with their parent: to be read also after the worst."""
+
+    def __init__(self, arena: Arena, workers: int, plan: Plan) -> None:
+        self._names = operator_names(plan)
+        memory = arena.map(8 * STATUS * workers)
+        self._first = arena.region(memory).offset
+        self._values = memoryview(memory)[: 8 * STATUS * workers].cast("q")
+
+    def place(self, number: int) -> int:
+        """Where a worker's status lies in the arena, in bytes; it is cleared for a new worker."""
+        self._values[STATUS * number + 1] = self._values[STATUS * number + 2] = 0
+        return self._first + 8 * STATUS * number
+
+    def close(self) -> None:
+        """Tell all workers that nothing more is wanted."""
+        for first in range(0, len(self._values), STATUS):
+            self._values[first] = 1
+
+    def doing(self, number: int) -> tuple[str, tuple[int, ...]]:
+        """Name of the operator that a worker is in, and key of its record; empty where there is none."""
+        status = self._values[STATUS * number : STATUS * (number + 1)].tolist()
+        return self._names[status[1]], tuple(status[3 : 3 + status[2]])
+
+
+class WorkerProcess:
+    """A started worker.
+
+    Attributes:
+        jobs: sent to it, by number of the message; the first is what it works on.
+        ready: it has the plan.
+        exit_fd: readable when the process has ended; None where the system has no such thing.
+        sources: file descriptors to watch: its answers, and `exit_fd`.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+
+    def __init__(self, number: int, arena: Arena, board: Board) -> None:
+        self.number = number
+        self.jobs: dict[int, Job] = {}
+        self.ready = False
+        self.channel = ParentEnd(arena)
+        numbers = (os.getpid(), *self.channel.theirs, arena.fd, board.place(number))
+        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+        try:
+            self.process = subprocess.Popen(
+                [spawn.get_executable(), *flags, "-c", BOOTSTRAP, json.dumps(list(map(str, sys.path)))]
+                + [str(n) for n in numbers],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **SINGLE_THREADED},
+                pass_fds=(*self.channel.theirs, arena.fd),
+            )
+        except OSError:
+            self.channel.close()
+            raise
+        self.channel.started()
+        self.exit_fd: int | None = None
+        with suppress(AttributeError, OSError):  # not Linux, or an old one: the end of its socket has to do
+            self.exit_fd = os.pidfd_open(self.process.pid)
+        self.sources = (self.channel.fd,) if self.exit_fd is None else (self.channel.fd, self.exit_fd)
+
+    def dismiss(self, wait: float) -> int:
+        """Let it go: it sees the end of the channel and exits, or is killed after `wait` seconds; its exit code."""
+        self.channel.hang_up()
+        try:
+            code = self.process.wait(wait)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            code = self.process.wait(LAST_WAIT)
+        self.channel.close()  # it reads no more
+        if self.exit_fd is not None:
+            os.close(self.exit_fd)
+        return code
+
+
+def cause(code: int) -> str:
+    """An exit code in words."""
+    if code >= 0:
+        return f"exit code {code}"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else "an unknown signal"
+    return f"exit code {code}, {name}" + (": killed from outside, perhaps for want of memory" if code == -9 else "")
