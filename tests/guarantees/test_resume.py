@@ -163,6 +163,13 @@ def test_saved_at_every_step_inside_the_second_epoch(name):
         run_chain(make, [Leg(4, 1, 0, 1, done // 4), Leg(2, 1, 0, 1, (total - done) // 2)], straight)
 
 
+@pytest.mark.parametrize("runner", ["inline", "thread"])
+def test_ranks_that_agree_on_a_step_that_one_cannot_deliver_are_an_error_and_no_hang(runner):
+    pipe = build(EPOCHS["drop"], rank=1, world_size=2, agree=lambda possible: True, runner=runner)
+    with pytest.raises(DataError, match=r"lane [23] ended before batch \d+, of a step that all ranks had agreed on"):
+        list(pipe)
+
+
 # -- what a state is -------------------------------------------------------------------------------------------------
 
 

@@ -87,6 +87,8 @@ def test_a_task_that_waits_behind_a_slow_one_goes_to_an_idle_worker():
     stream = iter(pipe.options(runner="process", workers=2, task_rows=1, close_timeout=0.1, prefetch=200))
     got = [next(stream) for _ in range(100)]
     assert [n for batch in got for n in batch.columns["n"].tolist()] == list(range(200))
+    board = stream._runner._board
+    assert wait_for(lambda: any(board.doing(number)[1] == (0, 0, 200, 0) for number in range(2)))
     with pytest.warns(StuckWorkerWarning, match="row 200"):
         stream.close()
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from zephon_ft.engine.events import Planned
-from zephon_ft.errors import ConfigError
+from zephon_ft.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from zephon_ft.engine.lane_slot import LaneSlot
@@ -134,6 +134,12 @@ class Delivery:
                 if number not in self._planned:
                     if lane.failed is not None:
                         raise lane.failed
+                    if lane.ended and lane.planned <= number // len(self._lanes):
+                        raise DataError(
+                            f"lane {lane.lane.index} ended before batch {number // len(self._lanes)}, of a step that "
+                            "all ranks had agreed on: data is missing that was there when the state was saved, or "
+                            "`agree` said True though a rank had said False"
+                        )
                     return None
             return None
         if slot.ready and slot.failures:
