@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from zephon_ft.errors import ConfigError, DataError
 from zephon_ft.ops.base import Operator, WorkContext
 from zephon_ft.record import Key
@@ -61,7 +63,9 @@ class FunctionOperator(Operator):
         return wants_rng(self.function)
 
     def recipe(self) -> dict[str, Any]:
-        return {"op": self.kind(), "function": identity(self.function, self.version), "pixels": self.pixels}
+        recipe = {"op": self.kind(), "function": identity(self.function, self.version), "pixels": self.pixels}
+        # The numbers that a generator draws from its bits may change with numpy.
+        return recipe | ({"numpy": np.__version__} if self.is_keyed else {})
 
 
 def wants_rng(function: Callable[..., Any]) -> bool:
