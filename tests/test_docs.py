@@ -14,9 +14,12 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_test_that_a_document_names_exists(document):
     missing = []
-    for path, name in re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", document.read_text()):
-        file = ROOT / path
-        if not file.is_file() or (name and not re.search(rf"^def {name}\(", file.read_text(), re.M)):
+    for path, name in re.findall(
+        r"`((?:tests/[\w/]+/)?test_\w+\.py|tests/[\w/]+\.py)(?:::(\w+))?`", document.read_text()
+    ):
+        files = [ROOT / path] if "/" in path else list((ROOT / "tests").rglob(path))
+        found = [file for file in files if file.is_file() and (not name or f"\ndef {name}(" in file.read_text())]
+        if not found:
             missing.append(f"{path}::{name}")
     assert not missing
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import logging
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,27 +23,19 @@ from zephon_ft.engine.recipe import compare, dump
 from zephon_ft.errors import CheckpointError, ConfigError, DataError
 from zephon_ft.ops.base import Operator
 from zephon_ft.ops.batch import BatchOp
-from zephon_ft.ops.filter import Filter
-from zephon_ft.ops.flat_map import FlatMap
-from zephon_ft.ops.map import Map
-from zephon_ft.ops.pack import Pack
-from zephon_ft.ops.pack_flat import PackFlat
-from zephon_ft.ops.shuffle import Shuffle
 from zephon_ft.stream import Stream
+from zephon_ft.verbs import Verbs
 
 if TYPE_CHECKING:
-    from zephon_ft.vision.geometry import Geometry
-    from zephon_ft.vision.policy import ImageLimits
     from zephon_ft.work.mixture import StaticMixtureWorkSource
 
 logger = logging.getLogger("zephon_ft")
-Function = Callable[..., Any]
 ON_ERROR = ("raise", "skip")
 ON_DECODE_ERROR = ("raise", "blank")
 REMAINDER = ("drop", "pad")
 
 
-class Pipeline:
+class Pipeline(Verbs):
     """A stream of batches, described step by step.
 
     Iterating starts the workers and yields `Batch` objects. Iterating again goes on behind the last batch that was
@@ -123,72 +115,6 @@ class Pipeline:
         new._reset()
         new._operators = (*self._operators, operator)
         return new
-
-    def map(self, function: Function, *, version: str | None = None, parallelism: int | None = None) -> Pipeline:
-        """Replace each row by ``fn(row)`` or ``fn(row, rng)``, a dict."""
-        return self.apply(Map(function, version, parallelism))
-
-    def filter(self, function: Function, *, version: str | None = None, parallelism: int | None = None) -> Pipeline:
-        """Keep the rows for which ``fn(row)`` is true."""
-        return self.apply(Filter(function, version, parallelism))
-
-    def flat_map(self, function: Function, *, version: str | None = None, parallelism: int | None = None) -> Pipeline:
-        """Replace each row by the rows of ``fn(row)``, an iterable of dicts."""
-        return self.apply(FlatMap(function, version, parallelism))
-
-    def images(
-        self,
-        geometry: Geometry,
-        field: str | Sequence[str] = "images",
-        *,
-        limits: ImageLimits | None = None,
-        scaled_decode: bool = False,
-        max_images: int | None = None,
-    ) -> Pipeline:
-        """Take a row's images as media: sizes and token counts now, pixels when the batch is filled.
-
-        See `zephon_ft.ops.images.images` for the options.
-        """
-        from zephon_ft.ops.images import images
-
-        return self.apply(
-            images(geometry, field, **_given(limits=limits), scaled_decode=scaled_decode, max_images=max_images)
-        )
-
-    def tokenize(self, tokenizer: Any, field: str = "text", **options: Any) -> Pipeline:
-        """Turn a text field into `input_ids`; see `zephon_ft.ops.tokenize.Tokenize` for the options."""
-        from zephon_ft.ops.tokenize import Tokenize
-
-        return self.apply(Tokenize(tokenizer, field, **options))
-
-    def tokenize_chat(self, tokenizer: Any, field: str | None = None, **options: Any) -> Pipeline:
-        """Turn a conversation into `input_ids` and `labels`, an image into its tokens.
-
-        The image tokens are those of the geometry that `images` got, unless ``image_tokens=`` is given. See
-        `zephon_ft.ops.tokenize_chat.TokenizeChat` for the options.
-        """
-        from zephon_ft.ops.tokenize_chat import TokenizeChat
-
-        geometry = next((op.geometry for op in self._operators if hasattr(op, "geometry")), None)
-        written = None if geometry is None else (geometry.prefix, geometry.image_token, geometry.suffix)
-        options.setdefault("image_tokens", written)
-        return self.apply(TokenizeChat(tokenizer, field=field, **options))
-
-    def pack(self, max_length: int, **options: Any) -> Pipeline:
-        """Pack whole documents into rows of `max_length`; see `zephon_ft.ops.pack.Pack` for the options."""
-        return self.apply(Pack(max_length, **options))
-
-    def pack_flat(self, max_length: int, **options: Any) -> Pipeline:
-        """Cut continuous text into rows of exactly `max_length`; see `zephon_ft.ops.pack_flat.PackFlat`."""
-        return self.apply(PackFlat(max_length, **options))
-
-    def shuffle(self, buffer_size: int, seed: int | None = None) -> Pipeline:
-        """Shuffle rows or records inside a buffer of `buffer_size`, lane by lane, within each flush interval."""
-        return self.apply(Shuffle(buffer_size, seed))
-
-    def batch(self, size: int | None = None, **options: Any) -> Pipeline:
-        """End the pipeline with batches of `size` units, or of ``tokens=``; see `zephon_ft.ops.batch.BatchOp`."""
-        return self.apply(BatchOp(size, **options))
 
     def options(self, **changes: Any) -> Pipeline:
         """Change run-time options, none of which changes the data; see `zephon_ft.engine.options.Options`."""
@@ -383,7 +309,3 @@ class Pipeline:
         from zephon_ft.engine.explain import explain
 
         return explain(self.plan(), self._options)
-
-
-def _given(**options: Any) -> Mapping[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
