@@ -14,6 +14,8 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_test_that_a_document_names_exists(document):
     missing = []
+    for path in re.findall(r"`(tests/[\w/]+\.py)`", document.read_text()):
+        assert (ROOT / path).is_file(), path
     for path, name in re.findall(
         r"`((?:tests/[\w/]+/)?test_\w+\.py|tests/[\w/]+\.py)(?:::(\w+))?`", document.read_text()
     ):

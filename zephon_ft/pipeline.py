@@ -121,6 +121,8 @@ class Pipeline(Verbs):
         new = copy.copy(self)
         new._reset()
         new._options = self._options.updated(changes)
+        if new._options.rank is not None:  # else it is known when torch.distributed is initialised
+            new.ranks()
         return new
 
     @property
