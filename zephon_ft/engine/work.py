@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from zephon_ft.engine.collector import spare_collector
 from zephon_ft.engine.costs import complete
 from zephon_ft.engine.events import Bundle, Work
 from zephon_ft.engine.failure import wrap
@@ -166,6 +167,7 @@ def run_source(state: WorkerState, bundle: Bundle, keep_media: bool) -> None:
     bundle.units = units
     run_functions(state, state.functions(plan.segments[0]), bundle)
     set_nbytes(bundle.units, keep_media)
+    spare_collector(bundle.units)
 
 
 def run_functions(state: WorkerState, functions: list[Function], bundle: Bundle) -> None:
@@ -239,6 +241,7 @@ def run_groups(state: WorkerState, work: Work, keep_media: bool) -> Bundle:
     run_functions(state, functions, bundle)
     for unit in bundle.units:
         unit.nbytes = nbytes_of(unit)
+    spare_collector(bundle.units)
     return bundle
 
 
