@@ -88,6 +88,7 @@ def main() -> None:
     parser = common.parser(__doc__)
     parser.add_argument("photos", help="Parquet made by photos.py")
     parser.add_argument("--lanes", type=int, default=8)
+    parser.add_argument("--batches", default="5,10,20,40", help="of each lane before the stops")
     parser.add_argument("--plot", type=Path)
     options = parser.parse_args()
     from zephon_ft.indexing import index
@@ -98,7 +99,7 @@ def main() -> None:
     begin = job(options.photos, options.lanes).state_dict()
     fresh = [resume(options.photos, options.lanes, begin, with_index) for with_index in (False, True)]
     rows = []
-    for batches in (5, 10, 20, 40):
+    for batches in map(int, options.batches.split(",")):
         state, seconds, documents = deliver(options.photos, options.lanes, batches)
         plain, indexed = [resume(options.photos, options.lanes, state, with_index) for with_index in (False, True)]
         # What the first step costs anyway, decoded from the start of a fresh run, is no part of replay.
