@@ -3,8 +3,8 @@
 A run is stopped after so many batches of each lane and resumed in fresh objects, with and without the cost index.
 Replay decides again what the stopped run had decided since its flush: it reads headers and tokenizes (or, with the
 index, only looks up lengths), and decodes nothing that was delivered. It is compared with the time that delivering the
-same records took, less what a fresh run's first step takes anyway. ``--plot FILE`` draws time against records since the
-flush.
+same records took, with and without what a fresh run's first step takes. ``--plot FILE`` draws time against records
+since the flush.
 """
 
 from __future__ import annotations
@@ -83,6 +83,11 @@ def plot(path: Path, rows: list[dict[str, float]]) -> None:
     figure.savefig(path, dpi=120)
 
 
+def _measured(options: Any, state: dict[str, Any], index: bool) -> dict[str, float]:
+    first, step, read = resume(options.photos, options.lanes, state, index)
+    return {"first": first, "step": step, "read": read}
+
+
 def main() -> None:
     """Measure, print, draw."""
     parser = common.parser(__doc__)
@@ -97,22 +102,34 @@ def main() -> None:
     report = common.Report("replay")
     report.begin()
     begin = job(options.photos, options.lanes).state_dict()
-    fresh = [resume(options.photos, options.lanes, begin, with_index) for with_index in (False, True)]
     rows = []
     for batches in map(int, options.batches.split(",")):
         state, seconds, documents = deliver(options.photos, options.lanes, batches)
-        plain, indexed = [resume(options.photos, options.lanes, state, with_index) for with_index in (False, True)]
-        # What the first step costs anyway, decoded from the start of a fresh run, is no part of replay.
-        replay = [max(1e-3, resumed[1] - new[1]) for resumed, new in zip((plain, indexed), fresh, strict=True)]
-        rows.append({"records": documents, "deliver": seconds, "plain": plain[1], "indexed": indexed[1]})
+        row = {"records": documents, "deliver": seconds}
         name = f"{documents} records: "
         report.row(name + "delivered in", [seconds], "s")
-        for what, resumed, alone, target in (("resume", plain, replay[0], 5), ("with index", indexed, replay[1], 20)):
-            report.row(name + f"{what}, first batch", [resumed[0]], "s")
-            report.row(name + f"{what}, first full step", [resumed[1]], "s")
-            ratio = seconds / alone
-            report.row(name + f"{what}, delivery over replay", [ratio], "x", f">= {target}", ratio >= target)
-            report.row(name + f"{what}, bytes read", [resumed[2] / 2**20], "MiB")
+        for what, with_index, target in (("resume", False, 5), ("with index", True, 20)):
+            # Fresh and resumed runs take turns: what a first step takes anyway is no part of replay.
+            sides = {
+                "fresh": lambda with_index=with_index: _measured(options, begin, with_index),
+                "resumed": lambda with_index=with_index, state=state: _measured(options, state, with_index),
+            }
+            found = common.interleave(sides, options.repeats)
+            steps = [run["step"] for run in found["resumed"]]
+            extra = [step - run["step"] for step, run in zip(steps, found["fresh"], strict=True)]
+            row["plain" if not with_index else "indexed"] = common.middle(steps)
+            report.row(name + f"{what}, first batch", [run["first"] for run in found["resumed"]], "s")
+            report.row(name + f"{what}, first full step", steps, "s")
+            report.row(name + f"{what}, above a fresh run's first step", extra, "s")
+            report.row(name + f"{what}, delivery over first full step", [seconds / step for step in steps], "x")
+            # The slowest replay seen bounds the ratio from below; one that noise hides proves nothing.
+            if max(extra) > 0:
+                least = seconds / max(extra)
+                report.row(
+                    name + f"{what}, delivery over slowest replay", [least], "x", f">= {target}", least >= target
+                )
+            report.row(name + f"{what}, bytes read", [run["read"] for run in found["resumed"]], "bytes")
+        rows.append(row)
     if options.plot:
         plot(options.plot, rows)
     report.end(options.json)
