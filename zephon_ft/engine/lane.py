@@ -71,10 +71,6 @@ class Lane:
         out, self._out = self._out, Outcome()
         return out
 
-    def waiting(self) -> int:
-        """Numbers given to source tasks whose turn has not come: how far the lane has read ahead."""
-        return self.stages[0].issued - self.stages[0].next
-
     def release(self) -> None:
         """Let go of all units (the lane is not used any more)."""
         for stage in self.stages:

@@ -29,8 +29,8 @@ def owned_lanes(lanes: int, rank: int, world: int) -> range:
             f"{lanes} lanes cannot be shared by {world} ranks: the number of ranks must be one of "
             f"{', '.join(map(str, divisors(lanes)))}. A new run may choose other lanes: {GOOD_LANES} suit many sizes"
         )
-    share = lanes // world
-    return range(rank * share, (rank + 1) * share)
+    mine = [lane for lane in range(lanes) if owned(lane, 0, lanes, world) == rank]
+    return range(mine[0], mine[-1] + 1)
 
 
 def accumulation(lanes: int, world: int, batches_per_step: int, lanes_per_batch: int, given: int | None) -> int:
