@@ -22,7 +22,19 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # the checkout's own package, installed or not
 
-PACKAGES = ("zephon-ft", "zephon", "numpy", "torch", "pillow", "pillow-simd", "pyarrow", "tokenizers", "orjson")
+PACKAGES = (
+    "zephon-ft",
+    "zephon",
+    "numpy",
+    "torch",
+    "pillow",
+    "pillow-simd",
+    "pyarrow",
+    "tokenizers",
+    "orjson",
+    "leanjpeg-simple",
+    "kornia-rs",
+)
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:

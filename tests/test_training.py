@@ -146,7 +146,7 @@ def test_pixels_are_normalised_and_repeated_as_the_geometry_says_or_left_as_deco
     assert batch.to_training(dtype=torch.bfloat16)["pixel_values"].dtype == torch.bfloat16
     raw = batch.to_training(dtype="uint8")["pixel_values"]
     assert raw.dtype == torch.uint8
-    assert np.array_equal(raw.numpy(), host)
+    assert np.array_equal(raw.numpy().reshape(12, 3, 4), host.reshape(12, 4, 3).transpose(0, 2, 1))
     assert sent["image_grid_thw"].dtype == torch.int64
     assert sent["image_grid_thw"].tolist() == [[1, 2, 4], [1, 2, 2]]
 
@@ -205,7 +205,7 @@ def test_plain_batches_become_tensors_where_they_are_numbers() -> None:
     assert sent["name"] == ["0", "1"]
 
 
-def test_tensors_keep_the_leased_memory_alive_after_the_batch() -> None:
+def test_tensors_are_whole_after_the_batch_gave_its_memory_back() -> None:
     pool = BufferPool()
     batch = batch_of([record(0, 3, (image(4, 4, 0),))], kinds=KINDS, pool=pool)
     raw = batch.to_training(dtype="uint8")["pixel_values"]
@@ -214,12 +214,17 @@ def test_tensors_keep_the_leased_memory_alive_after_the_batch() -> None:
     other = pool.lease(raw.numel())
     other[:] = 0xA5
     assert torch.equal(raw, want)
-    assert pool.allocated == 2
+    assert pool.allocated == 1
 
 
 def test_a_device_is_honoured_for_every_tensor() -> None:
-    sent = batch_of([record(0, 3, (image(4, 4, 0),))], kinds=KINDS).to_training(device="meta")
-    assert {v.device.type for v in sent.values() if isinstance(v, torch.Tensor)} == {"meta"}
+    code = (
+        "import torch; from tests.test_training import *; "
+        "sent = batch_of([record(0, 3, (image(4, 4, 0),))], kinds=KINDS).to_training(device='meta'); "
+        "print({v.device.type for v in sent.values() if isinstance(v, torch.Tensor)})"
+    )  # a process of its own: torch imports triton for this device, and that turns the GIL on
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.strip() == "{'meta'}"
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

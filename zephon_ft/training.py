@@ -30,7 +30,7 @@ def to_training(
         batch: B rows of L tokens, N images.
         device: where to; None = host memory. For a GPU the copies go through page-locked memory and do not block.
         dtype: of media, default torch.float32: rescaled, normalised and repeated in time as the model takes them.
-            ``"uint8"`` (or torch.uint8): as decoded.
+            ``"uint8"`` (or torch.uint8): as decoded, channels first, not repeated.
         shift_labels: True: labels[t] is the token after t (models that do not shift inside); the last label of each
             document is -100. False: labels[t] belongs to token t, the first of each document is -100.
         layout: ``"padded"``: (B, L). ``"flat"``: (T,), rows one behind the other. Packed rows keep the padding at their
@@ -100,10 +100,10 @@ def _token_arrays(batch: Batch, shift: bool, flat: bool) -> dict[str, np.ndarray
 
 
 def _media(rows: torch.Tensor, geometry: Any, dtype: torch.dtype) -> torch.Tensor:
-    if dtype == torch.uint8:
-        return rows
-    from zephon_ft.vision.normalize import normalize
+    from zephon_ft.vision.normalize import channels_first, normalize
 
+    if dtype == torch.uint8:
+        return channels_first(rows, geometry)
     return normalize(rows, geometry, dtype)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from zephon_ft.ops.base import Operator
@@ -18,7 +18,6 @@ from zephon_ft.ops.shuffle import Shuffle
 if TYPE_CHECKING:
     from zephon_ft.pipeline import Pipeline
     from zephon_ft.vision.geometry import Geometry
-    from zephon_ft.vision.policy import ImageLimits
 
 Function = Callable[..., Any]
 
@@ -44,24 +43,14 @@ class Verbs(ABC):
         """Replace each row by the rows of ``fn(row)``, an iterable of dicts."""
         return self.apply(FlatMap(function, version, parallelism))
 
-    def images(
-        self,
-        geometry: Geometry,
-        field: str | Sequence[str] = "images",
-        *,
-        limits: ImageLimits | None = None,
-        scaled_decode: bool = False,
-        max_images: int | None = None,
-    ) -> Pipeline:
+    def images(self, geometry: Geometry, field: str | Sequence[str] = "images", **options: Any) -> Pipeline:
         """Take a row's images as media: sizes and token counts now, pixels when the batch is filled.
 
         See `zephon_ft.ops.images.images` for the options.
         """
         from zephon_ft.ops.images import images
 
-        return self.apply(
-            images(geometry, field, **_given(limits=limits), scaled_decode=scaled_decode, max_images=max_images)
-        )
+        return self.apply(images(geometry, field, **options))
 
     def tokenize(self, tokenizer: Any, field: str = "text", **options: Any) -> Pipeline:
         """Turn a text field into `input_ids`; see `zephon_ft.ops.tokenize.Tokenize` for the options."""
@@ -97,7 +86,3 @@ class Verbs(ABC):
     def batch(self, size: int | None = None, **options: Any) -> Pipeline:
         """End the pipeline with batches of `size` units, or of ``tokens=``; see `zephon_ft.ops.batch.BatchOp`."""
         return self.apply(BatchOp(size, **options))
-
-
-def _given(**options: Any) -> Mapping[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}

@@ -14,11 +14,12 @@ from PIL import Image, ImageFile, ImageOps
 
 from tests.vision.samples import chunk, encode, exif, insert_app1, picture, png
 from zephon_ft.errors import ImageError
-from zephon_ft.vision.decode import Decoder, decoder_build
+from zephon_ft.vision import scratch, torch_backend
+from zephon_ft.vision.decode import DECODERS, Decoder, decoder_build
 from zephon_ft.vision.header import read_header
 
 
-def decode(data: bytes, size: tuple[int, int] | None = None, **options: bool) -> np.ndarray:
+def decode(data: bytes, size: tuple[int, int] | None = None, **options: Any) -> np.ndarray:
     header = read_header(data)
     return Decoder(**options).decode(data, header, size=size or (header.width, header.height))
 
@@ -183,26 +184,128 @@ def test_first_frame_of_an_animation_is_taken():
         assert np.array_equal(decode(data), np.asarray(red))
 
 
-def test_scaled_decoding_is_off_by_default_and_close_when_on():
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_scaled_decoding_stays_within_its_stated_error_and_can_be_turned_off(decoder):
     data = encode(picture(801, 603), "JPEG", quality=95, exif=exif(6))
-    plain, scaled = decode(data, (112, 196)), decode(data, (112, 196), scaled_decode=True)
-    assert np.array_equal(plain, decode(data, (112, 196), scaled_decode=False))
-    difference = np.abs(plain.astype(int) - scaled)
-    assert difference.max() > 0
-    assert difference.mean() < 1
-    large = decode(data, (500, 700), scaled_decode=True)  # more than half the size: nothing to scale
-    assert np.array_equal(large, decode(data, (500, 700)))
+    for size in ((112, 196), (301, 400), (50, 66)):  # 1/2, 1/2 at its limit, 1/8
+        scaled = decode(data, size, decoder=decoder)
+        difference = np.abs(scaled.astype(int) - decode(data, size, scaled_decode=False, decoder=decoder))
+        assert difference.max() > 0
+        assert difference.mean() < 1
+    large = decode(data, (302, 402), decoder=decoder)  # more than half the size: nothing to scale
+    assert np.array_equal(large, decode(data, (302, 402), scaled_decode=False, decoder=decoder))
 
 
-def test_out_is_written_whole_at_any_strides():
-    data = encode(picture(40, 20), "PNG")
+def test_scale_keeps_half_as_much_again_for_the_coarse_scales():
+    asked = []
+    decoder = Decoder()
+    data = encode(picture(240, 240), "JPEG")
     header = read_header(data)
-    expected = decode(data, (28, 14))
-    for fill in (0xA5, 0x5A):
-        planar = np.full((3, 14, 28), fill, np.uint8)
-        out = planar.transpose(1, 2, 0)
-        assert Decoder().decode(data, header, size=(28, 14), out=out) is out
-        assert np.array_equal(out, expected)
+    inner = decoder._backend.decode
+    decoder._backend.decode = lambda *given: (asked.append(given[2]), inner(*given))[1]
+    for side in (121, 120, 41, 40, 21, 20):
+        decoder.decode(data, header, size=(side, side))
+    assert asked == [1, 2, 2, 4, 4, 8]
+
+
+def test_the_torch_decoder_computes_what_transformers_fast_processors_do():
+    import torch
+
+    data = encode(picture(323, 211), "PNG")
+    upright = torch.from_numpy(decode(data).transpose(2, 0, 1).copy())[None]
+    expected = torch.nn.functional.interpolate(upright, size=(112, 196), mode="bicubic", antialias=True)
+    assert np.array_equal(decode(data, (196, 112)), expected[0].numpy().transpose(1, 2, 0))
+
+
+def test_both_decoders_agree_within_rounding():
+    for mode in ("RGB", "L", "CMYK"):
+        data = encode(picture(323, 211).convert(mode), "JPEG", quality=95)
+        for size in ((196, 112), (644, 420)):
+            torch_pixels, pillow = decode(data, size).astype(int), decode(data, size, decoder="pillow")
+            difference = np.abs(torch_pixels - pillow)
+            assert difference.mean() < 0.2
+            assert difference.max() <= 6
+
+
+JPEGS = {
+    "444": {"subsampling": 0},
+    "422": {"subsampling": 1},
+    "420": {"subsampling": 2},
+    "progressive": {"progressive": True},
+    "low quality": {"quality": 5},
+}
+
+
+@pytest.mark.parametrize("kind", [*JPEGS, "grey", "cmyk", "rgb stored", "turned"])
+def test_pixels_are_the_same_with_and_without_leanjpeg(kind, monkeypatch):
+    pytest.importorskip("leanjpeg_simple")
+    options = JPEGS.get(kind, {})
+    image = picture(803, 601)
+    if kind in ("grey", "cmyk"):
+        image = image.convert({"grey": "L", "cmyk": "CMYK"}[kind])
+    if kind == "rgb stored":
+        options = {"keep_rgb": True}
+    if kind == "turned":
+        options = {"exif": exif(8)}
+    data = encode(image, "JPEG", **options)
+    header = read_header(data)
+    sizes = [(header.width, header.height), (300, 200), (100, 75), (40, 30)]
+    fast = [decode(data, size) for size in sizes]
+    monkeypatch.setattr(torch_backend, "decode_jpeg", None)
+    for size, pixels in zip(sizes, fast, strict=True):
+        assert np.array_equal(decode(data, size), pixels), size
+
+
+def test_damaged_files_are_good_or_bad_with_and_without_leanjpeg(monkeypatch):
+    pytest.importorskip("leanjpeg_simple")
+    rng = np.random.default_rng(5)
+    whole = encode(picture(160, 120), "JPEG", quality=90)
+    header = read_header(whole)
+    samples = [whole[:cut] for cut in (200, 700, len(whole) - 40, len(whole) - 2, len(whole) - 1)]
+    for _ in range(120):
+        data = bytearray(whole)
+        for place in rng.integers(160, len(data), rng.integers(1, 4)):
+            data[place] = rng.integers(0, 256)
+        samples.append(bytes(data))
+
+    def outcome(data):
+        try:
+            return Decoder().decode(data, header, size=(56, 28)).tobytes()
+        except ImageError:
+            return "bad"
+
+    fast = [outcome(data) for data in samples]
+    monkeypatch.setattr(torch_backend, "decode_jpeg", None)
+    assert [outcome(data) for data in samples] == fast
+    assert 5 < fast.count("bad") < len(fast) - 5  # both kinds were met
+
+
+def test_out_is_written_whole():
+    for orientation in (1, 6):
+        data = encode(picture(40, 20), "JPEG", exif=exif(orientation))
+        header = read_header(data)
+        expected = decode(data, (28, 14))
+        for fill in (0xA5, 0x5A):
+            out = np.full((14, 28, 3), fill, np.uint8)
+            assert Decoder().decode(data, header, size=(28, 14), out=out) is out
+            assert np.array_equal(out, expected)
+
+
+def test_a_result_is_not_touched_by_the_next_image():
+    decoder = Decoder()
+    samples = [encode(picture(90, 60, seed=seed), "JPEG", exif=exif(1 + 5 * seed)) for seed in range(2)]
+    for size in ((90, 60), (28, 28)):  # as it is, and resized
+        results = [decoder.decode(data, read_header(data), size=size) for data in samples]
+        assert np.array_equal(results[0], decode(samples[0], size))
+
+
+def test_memory_kept_for_the_next_image_is_bounded(monkeypatch):
+    monkeypatch.setattr(scratch, "KEPT", 30_000)
+    decoder = Decoder()
+    for side in (20, 90, 110, 300):
+        data = encode(picture(side, side), "JPEG")
+        decoder.decode(data, read_header(data), size=(side - 1, side))
+    assert decoder._backend._scratch._memory.nbytes == 90 * 90 * 3
 
 
 def test_decoding_is_the_same_on_many_threads():
@@ -235,7 +338,7 @@ def test_out_of_memory_is_not_bad_data(monkeypatch):
     def fail(*_: object) -> None:
         raise OSError("out of memory when reading image file")
 
-    data = encode(picture(40, 20), "JPEG")
+    data = encode(picture(40, 20), "PNG")
     monkeypatch.setattr(ImageFile.ImageFile, "load", fail)
     with pytest.raises(MemoryError):
         decode(data)

@@ -27,6 +27,19 @@ def test_torch_normalisation_equals_the_numpy_reference(geometry, rows):
     assert torch.equal(half, result.to(torch.bfloat16))
 
 
+def test_channels_first_is_the_models_order_of_the_same_values():
+    from zephon_ft.vision.normalize import channels_first
+
+    for geometry in (Qwen2_5_VL(), clip(28)):
+        patches = np.random.default_rng(3).integers(0, 256, (5, *geometry.row_shape), dtype=np.uint8)
+        planes = channels_first(torch.from_numpy(patches), geometry)
+        assert planes.dtype == torch.uint8
+        model = geometry.to_model(patches).reshape(5, 3, geometry.temporal_patch_size, -1)[:, :, 0]
+        mean = np.array(geometry.mean)[:, None]
+        std = np.array(geometry.std)[:, None]
+        assert np.allclose(planes.numpy().reshape(5, 3, -1), (model * std + mean) * 255, atol=1e-3)
+
+
 def test_the_uint8_rows_are_not_changed():
     from zephon_ft.vision.normalize import normalize
 

@@ -34,13 +34,15 @@ def test_presets_carry_their_normalisation():
     assert clip().mean == CLIP_MEAN
 
 
-def test_a_buffer_row_is_the_whole_image_channel_first():
+def test_a_buffer_row_is_the_whole_image_and_the_models_has_channels_first():
     geometry = Square(size=6, patch_size=3)
     image = np.random.default_rng(0).integers(0, 256, (6, 6, 3), dtype=np.uint8)
     for fill in (0xA5, 0x5A):
         out = np.full((1, *geometry.row_shape), fill, np.uint8)
         geometry.patchify(image, geometry.plan(9, 9), out)
-        assert np.array_equal(out[0], image.transpose(2, 0, 1))
+        assert np.array_equal(out[0], image)
+        canvas = geometry.canvas(geometry.plan(9, 9), out)
+        assert canvas is not None and np.shares_memory(canvas, out) and canvas.flags.c_contiguous
     model = geometry.to_model(out)
     assert model.shape == (1, 3, 6, 6)
     assert np.allclose(model[0], image.transpose(2, 0, 1) / 127.5 - 1, atol=1e-6)

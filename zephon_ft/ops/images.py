@@ -23,7 +23,8 @@ class Images(Operator):
     geometry: Geometry
     fields: tuple[str, ...]
     limits: ImageLimits
-    scaled_decode: bool = False
+    scaled_decode: bool = True
+    decoder: str = "torch"
     max_images: int | None = None
 
     name = "images"
@@ -82,7 +83,7 @@ class Images(Operator):
 
     def kind(self) -> ImageKind:
         """The kind of all its media."""
-        return ImageKind(self.geometry, self.scaled_decode)
+        return ImageKind(self.geometry, self.scaled_decode, self.decoder)
 
     def media_kinds(self) -> tuple[ImageKind, ...]:
         """The kinds of media that it makes: one."""
@@ -112,7 +113,8 @@ def images(
     field: str | Sequence[str] = "images",
     *,
     limits: ImageLimits | None = None,
-    scaled_decode: bool = False,
+    scaled_decode: bool = True,
+    decoder: str = "torch",
     max_images: int | None = None,
 ) -> Images:
     """Read image headers, check limits, count tokens, and move the images from a field into the record's media.
@@ -125,11 +127,12 @@ def images(
         geometry: the model family, e.g. ``Qwen2_5_VL()`` or ``siglip(384, 14)``.
         field: name of the field; of several names the first one that a record has, e.g. ``("jpg", "png")``.
         limits: megapixels and aspect ratio; default `ImageLimits()`.
-        scaled_decode: see `Decoder`; changes pixels a little, no token. Default off.
+        scaled_decode: see `Decoder`; changes pixels a little, no token. Default True.
+        decoder: ``"torch"`` or ``"pillow"``, see `Decoder`; changes pixels a little, no token.
         max_images: most images of one record; None (default) for no limit.
 
     Raises (per record):
         ImageError: null in a list, not an image, damaged header, beyond a limit; names the field and the image number.
     """
     names = (field,) if isinstance(field, str) else tuple(field)
-    return Images(geometry, names, limits or ImageLimits(), scaled_decode, max_images)
+    return Images(geometry, names, limits or ImageLimits(), scaled_decode, decoder, max_images)

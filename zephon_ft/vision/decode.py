@@ -1,48 +1,68 @@
 """Decoding: encoded bytes to RGB pixels of the planned size. Always after the header was read and checked.
 
-The order is fixed: decode, convert (see `convert`), resize bicubic with antialiasing, then turn the small image by the
-header's orientation. Turning last is cheaper than turning the full image, and the same but for the rounding of one
-resize pass. A file that is cut off or damaged is an `ImageError`, never a partial image; so is one whose decoded size
-is not what its header said, because tokens have been counted by that. Pillow's globals (`LOAD_TRUNCATED_IMAGES`,
-`MAX_IMAGE_PIXELS`) are left as they are.
+The order is fixed: decode (a large JPEG at a smaller scale), convert (see `convert`), resize bicubic with antialiasing,
+then turn the small image by the header's orientation. Turning last is cheaper than turning the full image, and the same
+but for the rounding of one resize pass. A file that is cut off or damaged is an `ImageError`, never a partial image; so
+is one whose decoded size is not what its header said, because tokens have been counted by that.
 """
 
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-import PIL
-from PIL import Image, features
 
-from zephon_ft.errors import ImageError
-from zephon_ft.vision.codec import open_image
-from zephon_ft.vision.convert import scale_transparency, to_grey_or_rgb
+from zephon_ft.errors import ConfigError, ImageError
 from zephon_ft.vision.header import ImageHeader
+from zephon_ft.vision.scratch import Scratch
 
-# What turns stored pixels upright, by EXIF orientation.
-_TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
+DECODERS = ("torch", "pillow")
+
+_PIXEL = np.dtype((np.void, 3))  # moved as one item: faster than byte by byte
+
+
+class Backend(Protocol):
+    """Decodes and resizes; one instance serves one thread. To add one, name it in `DECODERS` and `backend`."""
+
+    def decode(self, data: bytes, header: ImageHeader, scale: int) -> Any:
+        """`data` as 8-bit RGB (or grey) of its stored size, or of 1/`scale` of it, rounded up.
+
+        Args:
+            scale: 1, 2, 4 or 8; above 1 for JPEG only.
+
+        Raises:
+            ImageError, or whatever its library raises for damaged data.
+        """
+
+    def resize(self, pixels: Any, box: tuple[float, float], out: np.ndarray) -> None:
+        """Resize what `decode` returned, bicubic with antialiasing, into `out` (height, width, 3) uint8, contiguous.
+
+        Args:
+            box: (width, height) of the part to take, in pixels from the upper left corner. A scaled decode rounds its
+                size up; what it added is not part of the image.
+        """
 
 
 class Decoder:
-    """Decodes images. Make one per worker thread.
+    """Decodes images. Make one per worker thread: it owns reused memory.
 
     Args:
-        scaled_decode: decode a JPEG at 1/2, 1/4 or 1/8 of its size where that is still at least the planned size.
-            Much faster for large photographs; the pixels differ a little, so it is part of the recipe. Default off.
+        scaled_decode: decode a JPEG at 1/2 of its size where that is at least the planned size, and at 1/4 or 1/8 where
+            that is at least 1.5 times the planned size. Large photographs take half the time or less; pixels of
+            photographs differ by about one step of 255 on average (bench/pixels.py). Part of the recipe; default True.
+        decoder: ``"torch"`` (default): torch's uint8 resize, which transformers' fast image processors also use, behind
+            libjpeg-turbo straight into reused memory where leanjpeg-simple is installed (same pixels), else behind
+            Pillow. ``"pillow"``: Pillow or pillow-simd for both. Part of the recipe.
+
+    Raises:
+        ConfigError: an unknown decoder.
     """
 
-    def __init__(self, *, scaled_decode: bool = False) -> None:
-        self.scaled_decode = scaled_decode
+    def __init__(self, *, scaled_decode: bool = True, decoder: str = "torch") -> None:
+        self._scaled = scaled_decode
+        self._backend = backend(decoder)
+        self._scratch = Scratch()
 
     def decode(
         self, data: bytes, header: ImageHeader, *, size: tuple[int, int], out: np.ndarray | None = None
@@ -53,69 +73,86 @@ class Decoder:
             data: the encoded image.
             header: what `read_header` said of it.
             size: (width, height) of the result, upright.
-            out: (height, width, 3) uint8 to write into, of any strides; None makes a new array.
+            out: (height, width, 3) uint8, C-contiguous, to write into; None makes a new array.
 
         Returns:
-            (height, width, 3) uint8 RGB: `out`, or a read-only array in which the three channels of a line follow one
-            another (strides 3 * width, 1, width), as patches are cut fastest.
+            (height, width, 3) uint8 RGB: `out`, or a new array.
 
         Raises:
             ImageError: truncated or damaged, or not of the size that the header said.
         """
+        if out is None:
+            out = np.empty((size[1], size[0], 3), np.uint8)
+        turned = size if header.orientation < 5 else size[::-1]
+        scale = self._scale(header, turned)
         try:
-            image = self._pixels(data, header, size)
+            pixels = self._backend.decode(data, header, scale)
         except (ImageError, MemoryError):
             raise
         except Exception as error:  # plugins raise whatever damaged bytes make them stumble over
             if isinstance(error, OSError) and "out of memory" in str(error):
                 raise MemoryError(str(error)) from error
-            raise ImageError(f"cannot decode {_describe(header)}: {error}") from error
-        lines = np.frombuffer(image.tobytes("raw", "RGB;L"), np.uint8).reshape(size[1], 3, size[0])
-        pixels = lines.transpose(0, 2, 1)
-        if out is None:
-            return pixels
-        np.copyto(out, pixels)
+            raise ImageError(f"cannot decode {header}: {error}") from error
+        width, height = header.stored_size
+        box = (width / scale, height / scale)
+        if header.orientation == 1:
+            self._backend.resize(pixels, box, out)
+            return out
+        small = self._scratch.take(turned[1], turned[0])
+        self._backend.resize(pixels, box, small)
+        np.copyto(out.view(_PIXEL)[..., 0], _upright(small.view(_PIXEL)[..., 0], header.orientation))
         return out
 
-    def _pixels(self, data: bytes, header: ImageHeader, size: tuple[int, int]) -> Image.Image:
-        stored = header.stored_size
-        turned = size if header.orientation < 5 else size[::-1]
-        file = open_image(data, header.format)
-        _check_size(file, stored, header)
-        scale_transparency(file)
-        box: tuple[float, float, float, float] | None = None
-        if self.scaled_decode and header.format == "JPEG":
-            drafted = file.draft(None, turned)
-            box = drafted[1] if drafted else None
-        file.load()
-        if box is None:
-            _check_size(file, stored, header)  # some formats learn their size only now
-        image = to_grey_or_rgb(file).resize(turned, Image.Resampling.BICUBIC, box=box)
-        if header.orientation != 1:
-            image = image.transpose(_TURNS[header.orientation])
-        return image if image.mode == "RGB" else image.convert("RGB")
+    def _scale(self, header: ImageHeader, size: tuple[int, int]) -> int:
+        if not self._scaled or header.format != "JPEG":
+            return 1
+        times = min(stored / wanted for stored, wanted in zip(header.stored_size, size, strict=True))
+        return 8 if times >= 12 else 4 if times >= 6 else 2 if times >= 2 else 1
 
 
-def decoder_build() -> dict[str, Any]:
-    """Name and versions of the decoder: decoded and resized pixels are equal only between equal builds.
+def backend(name: str) -> Backend:
+    """A new backend of that name.
 
-    ``provider`` ("pillow" or "pillow-simd"), ``version``, and the version of each codec library (None where missing).
+    Raises:
+        ConfigError: there is none.
     """
+    if name == "torch":
+        from zephon_ft.vision.torch_backend import TorchBackend
+
+        return TorchBackend()
+    if name == "pillow":
+        from zephon_ft.vision.pillow_backend import PillowBackend
+
+        return PillowBackend()
+    raise ConfigError(f"images: decoder={name!r} is none of {', '.join(map(repr, DECODERS))}")
+
+
+def decoder_build(decoder: str = "torch") -> dict[str, Any]:
+    """Names and versions of what decodes: decoded and resized pixels are equal only between equal builds.
+
+    ``decoder`` as given, and for "torch": ``torch``, its version, and ``jpeg``, what decodes JPEG. ``provider``
+    ("pillow" or "pillow-simd"), ``version``, and the version of each codec library (None where missing).
+    """
+    import PIL
+    from PIL import features
+
     try:
         provider = "pillow-simd" if version("pillow-simd") else "pillow"
     except PackageNotFoundError:
         provider = "pillow"
     codecs = ("libjpeg_turbo", "jpg", "zlib", "webp", "libtiff", "jpg_2000", "avif")
-    return {"provider": provider, "version": PIL.__version__, **{name: features.version(name) for name in codecs}}
+    build = {"provider": provider, "version": PIL.__version__, **{name: features.version(name) for name in codecs}}
+    if decoder == "pillow":
+        return {"decoder": decoder, **build}
+    from zephon_ft.vision.torch_backend import jpeg_decoder
+
+    return {"decoder": decoder, "torch": version("torch"), "jpeg": jpeg_decoder(), **build}
 
 
-def _check_size(image: Image.Image, stored: tuple[int, int], header: ImageHeader) -> None:
-    if image.size != stored:
-        raise ImageError(
-            f"{_describe(header)} decodes to {image.width} x {image.height} stored pixels, "
-            f"its header said {stored[0]} x {stored[1]}"
-        )
-
-
-def _describe(header: ImageHeader) -> str:
-    return f"{header.format} of {header.width} x {header.height}"
+def _upright(image: np.ndarray, orientation: int) -> np.ndarray:
+    """A view of `image` (height, width) turned upright, by its EXIF orientation."""
+    if orientation >= 5:
+        image = image.T
+    rows = -1 if orientation in (3, 4, 7, 8) else 1
+    columns = -1 if orientation in (2, 3, 6, 7) else 1
+    return image[::rows, ::columns]

@@ -69,7 +69,7 @@ class Geometry:
 
     @property
     def row_shape(self) -> tuple[int, ...]:
-        """Shape of one row of the uint8 buffer; channels come first."""
+        """Shape of one row of the uint8 buffer; the three channels of a pixel are neighbours, as they are decoded."""
         raise NotImplementedError
 
     @property
@@ -89,6 +89,13 @@ class Geometry:
         """Write `image` (plan.height, plan.width, 3) uint8 into `out` (plan.rows, *row_shape) uint8, every byte."""
         raise NotImplementedError
 
+    def canvas(self, plan: ImagePlan, out: np.ndarray) -> np.ndarray | None:
+        """The piece of `out` that is the image as it is, (plan.height, plan.width, 3) in one piece; None if none is.
+
+        Where there is one, the image is decoded straight into it and `patchify` is not called.
+        """
+        return None
+
     def columns(self, plan: ImagePlan) -> dict[str, tuple[int, ...]]:
         """Side columns of one image that the model needs beside the pixels (int64); none by default."""
         return {}
@@ -100,9 +107,11 @@ class Geometry:
     def to_model(self, patches: np.ndarray) -> np.ndarray:
         """Buffer rows (n, *row_shape) uint8 as the model takes them: (n, *model_shape) float32.
 
-        (x / 255 - mean) / std per channel; then, within each channel, the frame repeated `temporal_patch_size` times.
+        Channels first; (x / 255 - mean) / std per channel; then, within each channel, the frame repeated
+        `temporal_patch_size` times.
         """
-        pixels = patches.reshape(-1, 3, 1, prod(self.row_shape) // 3).astype(np.float32) / np.float32(255)
+        pixels = patches.reshape(len(patches), prod(self.row_shape) // 3, 3).transpose(0, 2, 1)[:, :, None]
+        pixels = pixels.astype(np.float32) / np.float32(255)
         mean = np.array(self.mean, np.float32).reshape(3, 1, 1)
         std = np.array(self.std, np.float32).reshape(3, 1, 1)
         return np.repeat((pixels - mean) / std, self.temporal_patch_size, axis=2).reshape(-1, *self.model_shape)

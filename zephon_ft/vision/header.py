@@ -52,6 +52,9 @@ class ImageHeader:
     mode: str
     format: str
 
+    def __str__(self) -> str:
+        return f"{self.format} of {self.width} x {self.height}"
+
     @property
     def stored_size(self) -> tuple[int, int]:
         """(width, height) as stored, before `orientation` is applied."""

@@ -11,6 +11,7 @@ import numpy as np
 from zephon_ft.record import Media
 from zephon_ft.vision.geometry import Geometry, ImagePlan
 from zephon_ft.vision.header import ImageHeader
+from zephon_ft.vision.scratch import Scratch
 
 Fill = Callable[[Media, bytes, np.ndarray], None]
 
@@ -21,11 +22,12 @@ class ImageKind:
 
     Attributes:
         geometry: the model family's geometry.
-        scaled_decode: see `Decoder`.
+        scaled_decode, decoder: see `Decoder`.
     """
 
     geometry: Geometry
-    scaled_decode: bool = False
+    scaled_decode: bool = True
+    decoder: str = "torch"
 
     @property
     def name(self) -> str:
@@ -75,15 +77,20 @@ class ImageKind:
         """
         from zephon_ft.vision.decode import Decoder
 
-        decode = Decoder(scaled_decode=self.scaled_decode).decode
-        patchify = self.geometry.patchify
+        decode = Decoder(scaled_decode=self.scaled_decode, decoder=self.decoder).decode
+        geometry, scratch = self.geometry, Scratch()
 
         def fill(media: Media, data: bytes, out: np.ndarray) -> None:
             if self.is_dummy(media):
                 out.fill(0)
                 return
             plan = self.plan(media)
-            patchify(decode(data, self.header(media), size=(plan.width, plan.height)), plan, out)
+            size = (plan.width, plan.height)
+            canvas = geometry.canvas(plan, out)
+            image = scratch.take(plan.height, plan.width) if canvas is None else canvas
+            decode(data, self.header(media), size=size, out=image)
+            if canvas is None:
+                geometry.patchify(image, plan, out)
 
         return fill
 
@@ -102,7 +109,7 @@ class ImageKind:
         """The pixel part: what decides pixels but no token, namely the decoder's build and scaled decoding."""
         from zephon_ft.vision.decode import decoder_build
 
-        return {"kind": self.name, "decoder": decoder_build(), "scaled_decode": self.scaled_decode}
+        return {"kind": self.name, "decoder": decoder_build(self.decoder), "scaled_decode": self.scaled_decode}
 
 
 def _facts(header: ImageHeader, dummy: bool) -> tuple[int, int, int, str, str, bool]:

@@ -33,14 +33,12 @@ class ImageLimits:
         width, height = header.width, header.height
         if width * height > self.max_megapixels * 1e6:
             raise ImageError(
-                f"{header.format} of {width} x {height} is {width * height / 1e6:.1f} megapixels, "
-                f"above max_megapixels={self.max_megapixels:g}"
+                f"{header} is {width * height / 1e6:.1f} megapixels, above max_megapixels={self.max_megapixels:g}"
             )
         ratio = max(width, height) / min(width, height)
         if ratio > self.max_aspect_ratio:
             raise ImageError(
-                f"{header.format} of {width} x {height} has an aspect ratio of {ratio:.1f}, "
-                f"above max_aspect_ratio={self.max_aspect_ratio:g}"
+                f"{header} has an aspect ratio of {ratio:.1f}, above max_aspect_ratio={self.max_aspect_ratio:g}"
             )
 
     def recipe(self) -> dict[str, float]:

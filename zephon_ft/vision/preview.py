@@ -46,15 +46,15 @@ def reassemble(batch: Batch, buffer: str, geometry: Geometry) -> list[tuple[np.n
     """(pixels, number of tokens) of each image in one media buffer: the inverse of `Geometry.patchify`."""
     rows = batch.arrays[buffer]
     if len(geometry.row_shape) == 3:  # a row is a whole image
-        tokens = geometry.plan(*geometry.row_shape[:0:-1]).tokens
-        return [(row.transpose(1, 2, 0), tokens) for row in rows]
+        tokens = geometry.plan(*geometry.row_shape[1::-1]).tokens
+        return [(row, tokens) for row in rows]
     merge = geometry.merge_size
     patch = int((geometry.row_shape[0] // 3) ** 0.5)
     out, start = [], 0
     for _, grid_h, grid_w in batch.arrays["image_grid_thw"].tolist():
         count = grid_h * grid_w
-        blocks = rows[start : start + count].reshape(grid_h // merge, grid_w // merge, merge, merge, 3, patch, patch)
-        pixels = blocks.transpose(0, 2, 5, 1, 3, 6, 4).reshape(grid_h * patch, grid_w * patch, 3)
+        blocks = rows[start : start + count].reshape(grid_h // merge, grid_w // merge, merge, merge, patch, patch, 3)
+        pixels = blocks.transpose(0, 2, 4, 1, 3, 5, 6).reshape(grid_h * patch, grid_w * patch, 3)
         out.append((pixels, count // merge**2))
         start += count
     return out

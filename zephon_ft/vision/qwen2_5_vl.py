@@ -49,9 +49,10 @@ def smart_resize(height: int, width: int, factor: int, min_pixels: int, max_pixe
 class Qwen2_5_VL(Geometry):
     """Geometry of Qwen2-VL and Qwen2.5-VL.
 
-    A buffer row is one patch of one frame, (3, patch, patch) flat: 588 bytes at patch 14. The model's row repeats the
-    frame in time: (3, temporal_patch_size, patch, patch) flat, 1,176 values. Rows run block by block: (block row,
-    block column, row in block, column in block), so that the `merge_size`^2 rows of one token are neighbours.
+    A buffer row is one patch of one frame, (patch, patch, 3) flat: 588 bytes at patch 14. The model's row has channels
+    first and repeats the frame in time: (3, temporal_patch_size, patch, patch) flat, 1,176 values. Rows run block by
+    block: (block row, block column, row in block, column in block), so that the `merge_size`^2 rows of one token are
+    neighbours.
 
     Attributes:
         patch_size: pixels along a patch side.
@@ -85,8 +86,8 @@ class Qwen2_5_VL(Geometry):
 
     @property
     def row_shape(self) -> tuple[int, ...]:
-        """(3 * patch * patch,): channel first."""
-        return (3 * self.patch_size**2,)
+        """(patch * patch * 3,): RGB pixels, line by line."""
+        return (self.patch_size**2 * 3,)
 
     @property
     def model_shape(self) -> tuple[int, ...]:
@@ -110,9 +111,9 @@ class Qwen2_5_VL(Geometry):
         self._check_image(image, plan, out)
         patch, merge = self.patch_size, self.merge_size
         _, grid_h, grid_w = plan.grid
-        lines = np.ascontiguousarray(image.transpose(0, 2, 1))  # (H, 3, W); no copy for what `Decoder` returns
-        # The patch-wide piece of a line moves as one item: half the time of moving it byte by byte.
-        item = np.dtype((np.void, patch))
-        source = lines.view(item).reshape(grid_h // merge, merge, patch, 3, grid_w // merge, merge)
-        target = out.view(item).reshape(grid_h // merge, grid_w // merge, merge, merge, 3, patch)
-        np.copyto(target, source.transpose(0, 4, 1, 5, 3, 2))
+        # One line of a patch moves as one item, pixels and channels together: nothing is moved byte by byte.
+        item = np.dtype((np.void, 3 * patch))
+        lines = np.ascontiguousarray(image).reshape(plan.height, -1).view(item)
+        source = lines.reshape(grid_h // merge, merge, patch, grid_w // merge, merge)
+        target = out.view(item).reshape(grid_h // merge, grid_w // merge, merge, merge, patch)
+        np.copyto(target, source.transpose(0, 3, 1, 4, 2))

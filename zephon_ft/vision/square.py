@@ -15,7 +15,7 @@ from zephon_ft.vision.geometry import CLIP_MEAN, CLIP_STD, HALF, Geometry, Image
 class Square(Geometry):
     """Geometry of models with one fixed input size. The aspect ratio is not kept; nothing is cropped.
 
-    A buffer row is a whole image, (3, size, size).
+    A buffer row is a whole image, (size, size, 3); the model's row is (3, size, size).
 
     Attributes:
         size: side of the resized image in pixels.
@@ -37,12 +37,12 @@ class Square(Geometry):
 
     @property
     def row_shape(self) -> tuple[int, ...]:
-        """(3, size, size)."""
-        return (3, self.size, self.size)
+        """(size, size, 3)."""
+        return (self.size, self.size, 3)
 
     @property
     def model_shape(self) -> tuple[int, ...]:
-        """(3, size, size): as in the buffer."""
+        """(3, size, size)."""
         return (3, self.size, self.size)
 
     def plan(self, width: int, height: int) -> ImagePlan:
@@ -51,9 +51,13 @@ class Square(Geometry):
         return ImagePlan(self.size, self.size, (1, side, side), self.tokens or side * side, 1)
 
     def patchify(self, image: np.ndarray, plan: ImagePlan, out: np.ndarray) -> None:
-        """See `Geometry.patchify`: only the channels move to the front."""
+        """See `Geometry.patchify`: a copy."""
         self._check_image(image, plan, out)
-        np.copyto(out[0], image.transpose(2, 0, 1))
+        np.copyto(out[0], image)
+
+    def canvas(self, plan: ImagePlan, out: np.ndarray) -> np.ndarray | None:
+        """See `Geometry.canvas`: the row itself."""
+        return out[0]
 
 
 def siglip(size: int = 384, patch_size: int = 14, tokens: int | None = None) -> Square:
