@@ -20,7 +20,6 @@ def test_auto_is_threads_without_a_gil_and_processes_with_one(gil, expected, mon
     fresh = importlib.util.module_from_spec(real)  # the suite has another default
     real.loader.exec_module(fresh)
     monkeypatch.setattr(fresh, "gil_enabled", lambda: gil)
-    monkeypatch.setattr(fresh, "_warned", True)
     assert type(fresh.choose_runner("auto")) is expected
 
 

@@ -163,7 +163,7 @@ def _picture(batch: Batch, tokenizer: LoadedTokenizer, image_token: int, out: Pa
 
 
 def _python() -> str:
-    from zephon_ft.runners.choice import gil_enabled
+    from zephon_ft.runners.gil import gil_enabled
 
     build = "free-threaded" if sysconfig.get_config_var("Py_GIL_DISABLED") else "standard"
     gil = "GIL on" if gil_enabled() else "GIL off"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from zephon_ft.cgroup import cgroup_limits
 from zephon_ft.errors import ConfigError
 
 _COUNTS = (
@@ -109,29 +110,17 @@ class Options:
 
 
 def available_cores() -> int:
-    """Cores that this process may use: its affinity and its cgroup's quota."""
+    """Cores that this process may use: its affinity and its control group's quota."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        with open("/sys/fs/cgroup/cpu.max") as file:
-            quota, period = file.read().split()
-        if quota != "max":
-            cores = min(cores, max(1, round(int(quota) / int(period))))
-    except (OSError, ValueError):
-        pass
-    return cores
+    quota = cgroup_limits().cpus
+    return cores if quota is None else min(cores, max(1, round(quota)))
 
 
 def available_memory() -> int:
-    """Bytes of memory that this process may use: the machine's, or its cgroup's limit."""
+    """Bytes of memory that this process may use: the machine's, or its control group's limit."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError):
         total = 8 << 30
-    try:
-        with open("/sys/fs/cgroup/memory.max") as file:
-            limit = file.read().strip()
-        if limit != "max":
-            total = min(total, int(limit))
-    except (OSError, ValueError):
-        pass
-    return total
+    limit = cgroup_limits().memory
+    return total if limit is None else min(total, limit)

@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from zephon_ft.runners.gil import watch_gil
+
 if TYPE_CHECKING:
     from zephon_ft.engine.engine import Engine
 
@@ -86,6 +88,7 @@ class _Crew:
                     self.condition.notify()
             engine, task = found
             engine.run(task, self.io)
+            watch_gil()
             found = engine = task = None  # an idle worker must not keep a closed pipeline alive
 
     def _next(self):  # type: ignore[no-untyped-def]

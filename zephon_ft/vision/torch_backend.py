@@ -11,7 +11,7 @@ Pillow's in a few values of a hundred, nearly always by one step.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from zephon_ft.vision.header import ImageHeader
 from zephon_ft.vision.pillow_backend import PillowBackend
 from zephon_ft.vision.scratch import Scratch
 
+decode_jpeg: Callable[..., np.ndarray] | None
 try:
     from leanjpeg_simple import decode_jpeg
 except ImportError:
@@ -40,7 +41,7 @@ class TorchBackend:
         width, height = (-(-side // scale) for side in header.stored_size)
         out = self._scratch.take(height, width)
         jpeg = header.format == "JPEG" and header.mode in ("RGB", "L")  # of CMYK the two libraries make other colours
-        if jpeg and decode_jpeg is not None and _turbo(data, out, scale):
+        if jpeg and _turbo(data, out, scale):
             return out
         image = self._pillow.decode(data, header, scale)
         np.copyto(out, np.asarray(image if image.mode == "RGB" else image.convert("RGB")))
@@ -72,9 +73,11 @@ def jpeg_decoder() -> str:
 
 def _turbo(data: bytes, out: np.ndarray, scale: int) -> bool:
     """Decode into `out`; False where Pillow should decide: anything but a flawless JPEG of that size."""
+    if decode_jpeg is None:
+        return False
     height, width, _ = out.shape
     try:
-        image: Any = decode_jpeg(data, "RGB", min_height=height, min_width=width, min_factor=scale, buffer=out)
+        image = decode_jpeg(data, "RGB", min_height=height, min_width=width, min_factor=scale, buffer=out)
     except ValueError:
         return False
     return image.shape == out.shape
