@@ -1,7 +1,7 @@
-"""The command line: `zephon-ft demo`, `zephon-ft verify` and `zephon-ft index`.
+"""The command line: `zephon-ft demo`, `verify`, `index`, `doctor` and `bench`.
 
-Errors of the package are one line and exit status 2; a loss that training did not bring down, or bytes that differ, are
-status 1. Nothing heavy is imported before it is known what to do.
+Errors of the package are one line and exit status 2; a loss that training did not bring down, bytes that differ, or an
+environment that is broken are status 1. Nothing heavy is imported before it is known what to do.
 """
 
 from __future__ import annotations
@@ -94,6 +94,18 @@ def _index(options: argparse.Namespace) -> int:
     return 0
 
 
+def _doctor(options: argparse.Namespace) -> int:
+    from zephon_ft.doctor.run import run
+
+    return run(options.modules, options.json)
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from zephon_ft.ab.run import run
+
+    return run(options)
+
+
 def _hint(error: ZephonError, options: argparse.Namespace) -> str:
     if isinstance(error, PipelineError) and error.__cause__ is not None and is_data_error(error.__cause__):
         skips = getattr(options, "on_error", "")
@@ -156,6 +168,8 @@ def _parser() -> argparse.ArgumentParser:
     demo.set_defaults(run=_demo)
     _add_verify(commands)
     _add_index(commands)
+    _add_doctor(commands)
+    _add_bench(commands)
     return parser
 
 
@@ -197,6 +211,39 @@ def _add_index(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     index.add_argument("--traceback", action="store_true", help="show where an error came from")
     index.set_defaults(run=_index)
+
+
+def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    doctor = commands.add_parser(
+        "doctor",
+        help="what this environment is, what is broken or slow in it, and the command that fixes it",
+        description="Report on the interpreter and its GIL, cores and limits, and packages, with a command for each "
+        "thing that is broken (exit status 1) or slow (0). Changes nothing.",
+    )
+    doctor.add_argument(
+        "--import",
+        dest="modules",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="look also at this module: whether it imports, and whether it turns the GIL on",
+    )
+    doctor.add_argument("--json", action="store_true", help="print facts and findings as JSON")
+    doctor.add_argument("--traceback", action="store_true", help="show where an error came from")
+    doctor.set_defaults(run=_doctor)
+
+
+def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from zephon_ft.ab.options import add_options
+
+    bench = commands.add_parser(
+        "bench",
+        help="runners and interpreters side by side: speed, CPU, memory, on photographs or your own data",
+        description="Run the same job under every runner and interpreter, in turn and in processes of their own, after "
+        "a check that all deliver the same. Exit status 1 where they do not.",
+    )
+    add_options(bench)
+    bench.set_defaults(run=_bench)
 
 
 def _counts(text: str) -> tuple[int, ...]:
