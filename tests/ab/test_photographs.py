@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from zephon_ft.ab.photographs import Photographs, cached, describe, originals, write
+from zephon_ft.ab.photographs import Photographs, describe, originals, photographs, write
 from zephon_ft.errors import ConfigError
 from zephon_ft.text.tokenizer import demo_tokenizer_path
 
@@ -44,17 +44,17 @@ def test_photographs_can_be_held_upright(tmp_path: Path) -> None:
 
 
 def test_the_data_set_is_made_once(tmp_path: Path) -> None:
-    made = cached(SMALL, TOKENIZER, tmp_path)
+    made = photographs(SMALL, TOKENIZER, tmp_path)
     before = made.stat().st_mtime_ns
-    assert cached(SMALL, TOKENIZER, tmp_path) == made and made.stat().st_mtime_ns == before
+    assert photographs(SMALL, TOKENIZER, tmp_path) == made and made.stat().st_mtime_ns == before
     assert [path.name for path in tmp_path.iterdir()] == [made.name]
-    assert cached(Photographs(rows=2, sides=(40, 90)), TOKENIZER, tmp_path) != made
+    assert photographs(Photographs(rows=2, sides=(40, 90)), TOKENIZER, tmp_path) != made
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="--out"):
-        cached(SMALL, TOKENIZER, tmp_path / "file")
+        photographs(SMALL, TOKENIZER, tmp_path / "file")
 
 
 def test_every_shipped_photograph_has_a_source_and_a_licence() -> None:

@@ -8,20 +8,18 @@ versions of Pillow and numpy; text lengths are those of the tokenizer that is gi
 
 from __future__ import annotations
 
-import hashlib
 import os
-import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from zephon_ft.ab.cache import cached
+from zephon_ft.ab.words import words
 from zephon_ft.errors import ConfigError
-from zephon_ft.io.sidecar import cache_folder
 
 VERSION = 1
 GRAIN = 3.4  # standard deviation of the grain, in steps of 0..255
@@ -29,15 +27,6 @@ QUALITY = 90
 ROW_GROUP = 100
 _ORIENTATION = 0x0112  # the EXIF tag
 _GRAIN_SIDE = 2048  # pixels along a side of the sheet that grain is cut from; it repeats beyond
-_WORDS = (  # parted by spaces
-    "the a one this that of in on at by near under behind with without and or but so while because picture "
-    "photo shows we can see light shadow colour red green blue yellow dark bright small large round long old "
-    "new left right top bottom corner middle front back sky ground water stone wood metal glass leaf flower "
-    "animal person hand face eye machine wheel engine cup table wall window roof street star planet cell "
-    "tissue thread line edge shape pattern texture surface it is are was seems looks appears stands lies hangs "
-    "moves rests slightly clearly barely almost very quite probably about three two four several many few "
-    "question answer describe what where how why which therefore however finally first second "
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,37 +57,9 @@ class Photographs:
 PHONE = Photographs(rows=100, size=(4032, 3024), orientation=6)  # 12 megapixels, held upright
 
 
-def cached(what: Photographs, tokenizer: str, folder: Path | None = None) -> Path:
-    """The file of a data set, made where it is not there yet.
-
-    Args:
-        what: the data set.
-        tokenizer: path of the ``tokenizer.json`` that text lengths are counted with.
-        folder: where; default ``ZEPHON_FT_CACHE`` or ``~/.cache/zephon_ft``.
-
-    Raises:
-        ConfigError: it cannot be written.
-    """
-    try:
-        key = hashlib.sha256(repr(asdict(what)).encode() + Path(tokenizer).read_bytes()).hexdigest()[:8]
-    except OSError as error:
-        raise ConfigError(f"--tokenizer {tokenizer}: {error.strerror or error}") from error
-    path = (folder or Path(cache_folder())) / f"photographs-v{VERSION}-{what.rows}-{key}.parquet"
-    if not path.exists():
-        temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write(temporary, what, tokenizer)
-            os.replace(temporary, path)
-        except OSError as error:
-            raise ConfigError(
-                f"the photographs cannot be written to {path}: {error.strerror or error}; "
-                "name a folder that can be written with --out, or set ZEPHON_FT_CACHE"
-            ) from error
-        finally:
-            with suppress(OSError):  # gone, or never made
-                temporary.unlink()
-    return path
+def photographs(what: Photographs, tokenizer: str, folder: Path | None = None) -> Path:
+    """The file of a data set, made where it is not there yet; see `cache.cached`."""
+    return cached(f"photographs-v{VERSION}", what, tokenizer, folder, lambda path: write(path, what, tokenizer))
 
 
 def write(path: Path, what: Photographs, tokenizer: str, row_group: int = ROW_GROUP) -> None:
@@ -159,14 +120,6 @@ def photograph(original: Any, what: Photographs, sheet: np.ndarray, rng: np.rand
         exif[_ORIENTATION] = what.orientation
     Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(file, "JPEG", quality=QUALITY, exif=exif)
     return file.getvalue()
-
-
-def words(tokenizer: Any, tokens: int, rng: np.random.Generator) -> str:
-    """Text of about `tokens` tokens."""
-    known = _WORDS.split()
-    text = " ".join(known[i] for i in rng.integers(0, len(known), tokens))
-    ends = tokenizer.encode(text).offsets
-    return text if len(ends) <= tokens else text[: ends[tokens - 1][1]]
 
 
 def describe(path: Path, tokenizer: str) -> dict[str, Any]:

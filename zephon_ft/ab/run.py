@@ -11,9 +11,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import zephon_ft.ab.documents
+import zephon_ft.ab.photographs
 from zephon_ft.ab.compare import Plan, Report, compare
+from zephon_ft.ab.documents import READING, Documents, documents
 from zephon_ft.ab.job import CHECK_ROWS, MODES, PHOTOGRAPHS, Job
-from zephon_ft.ab.photographs import PHONE, Photographs, cached, describe
+from zephon_ft.ab.photographs import PHONE, Photographs, photographs
 from zephon_ft.ab.recipe import possible_modes
 from zephon_ft.ab.sides import Side, distinct, external_side, our_sides
 from zephon_ft.ab.table import table
@@ -39,13 +42,12 @@ def run(options: argparse.Namespace, peers: Sequence[Side] = ()) -> int:
     """
     workers = _counts(options.workers)
     tokenizer = options.tokenizer or str(demo_tokenizer_path())
-    path, facts, how = _data(options, tokenizer)
-    modes = _modes(options.mode, path, possible_modes(how))
+    data = _given(options) if options.data is not None else _built_in(options, tokenizer)
     external = [*map(external_side, options.side), *peers]
     reports: list[Report] = []
     with tempfile.TemporaryDirectory() as folder:
-        first = _first_rows(path, Path(folder)) if external else ""
-        for mode in modes:
+        for mode, (path, facts, how) in data.items():
+            first = _first_rows(path, Path(folder)) if external else ""
             ours = our_sides(_names(options.runners), _names(options.python), mode=mode, bare=options.share_of_bare)
             sides = distinct([*ours, *external])
             plan = Plan(
@@ -66,20 +68,37 @@ def run(options: argparse.Namespace, peers: Sequence[Side] = ()) -> int:
     return int(any(report.differences for report in reports))
 
 
-def _data(options: argparse.Namespace, tokenizer: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """The data's path, facts about them, and how they are read."""
-    if options.data is None:
+_Data = dict[str, tuple[str, dict[str, Any], dict[str, Any]]]  # by mode: path, facts, and how it is read
+
+
+def _built_in(options: argparse.Namespace, tokenizer: str) -> _Data:
+    """Photographs, and documents for the text job."""
+    modes = _modes(options.mode, "", MODES)
+    data: _Data = {}
+    if modes != ["text"]:
         what = replace(PHONE, rows=min(options.rows, PHONE.rows)) if options.phone else Photographs(rows=options.rows)
         _say("making the photographs, unless they are there")
-        made = cached(what, tokenizer, options.out)
-        return str(made), {"data": made.name, **describe(made, tokenizer)}, PHOTOGRAPHS
+        made = photographs(what, tokenizer, options.out)
+        told = {"data": made.name, **zephon_ft.ab.photographs.describe(made, tokenizer)}
+        data = {mode: (str(made), told, PHOTOGRAPHS) for mode in modes if mode != "text"}
+    if "text" in modes:
+        _say("making the documents, unless they are there")
+        made = documents(Documents(), tokenizer, options.out)
+        told = {"data": made.name, **zephon_ft.ab.documents.describe(made, tokenizer)}
+        data["text"] = (str(made), told, READING)
+    return {mode: data[mode] for mode in modes}
+
+
+def _given(options: argparse.Namespace) -> _Data:
+    """The user's own data, in every mode that they have something for."""
     from zephon_ft.demo.reading import understand
     from zephon_ft.io.dataset import Dataset
 
     dataset = Dataset.from_path("data", options.data)
     found = understand(dataset)
     facts = {"data": f"{options.data}: {dataset.rows:,} rows of {dataset.format}", "reading": found.describe()}
-    return options.data, facts, asdict(found)
+    how = asdict(found)
+    return dict.fromkeys(_modes(options.mode, options.data, possible_modes(how)), (options.data, facts, how))
 
 
 def _job(options: argparse.Namespace, mode: str, path: str, tokenizer: str, how: dict[str, Any]) -> Job:
@@ -152,8 +171,8 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _modes(text: str | None, path: str, possible: list[str]) -> list[str]:
-    names = possible if text is None else _names(text)
+def _modes(text: str | None, path: str, possible: Sequence[str]) -> list[str]:
+    names = list(possible) if text is None else _names(text)
     for name in names:
         if name not in MODES:
             raise ConfigError(f"--mode: {name!r} is none of {', '.join(MODES)}")
