@@ -23,7 +23,6 @@ from zephon_ft.ab.recipe import dataset, plain_text, reading, tokenizer
 from zephon_ft.io.dataset import Dataset
 from zephon_ft.record import Record
 from zephon_ft.text.encoder import encode_ordinary
-from zephon_ft.text.encoder import encode_ordinary
 from zephon_ft.work.mixture import Chunk, StaticMixtureWorkSource
 
 ROWS_AT_ONCE = 8  # that are read, as the engine's tasks do

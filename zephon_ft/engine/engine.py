@@ -66,7 +66,7 @@ class Engine:
         for place, (index, stamp) in enumerate(sorted(position.stamps.items())):
             cursor = lane_source.cursor(index, position.iteration)
             self.slots.append(LaneSlot(Lane(index, plan, stamp, self.pace.groups), cursor, place, stamp))
-        prefetch = options.resolved_prefetch(bool(plan.kinds))
+        prefetch = options.resolved_prefetch(bool(plan.kinds), plan.records_per_batch)
         self.delivery = Delivery(self.slots, plan.batches_per_step, prefetch, options.lanes_per_batch, agree)
         self.finite = plan.source.epochs is not None
         self.lock = threading.Lock()
@@ -140,6 +140,11 @@ class Engine:
             if self.closed:
                 self.arrived.notify_all()
         self.wake(1)
+
+    @property
+    def waiting_fills(self) -> int:
+        """Fill tasks that are ready (a hint: read without the lock)."""
+        return self._ready.fills
 
     def state(self) -> WorkerState:
         """This thread's bound functions and statistics."""

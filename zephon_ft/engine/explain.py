@@ -35,7 +35,7 @@ def explain(plan: Plan, options: Options) -> str:
     else:
         lines.append("no stateful operator: no flush, a position is (row, child)")
     lines.append(
-        f"{options.resolved_workers()} workers, {options.resolved_prefetch(bool(plan.kinds))} batches made ahead, "
+        f"{options.resolved_workers()} workers, {options.resolved_prefetch(bool(plan.kinds), plan.records_per_batch)} batches made ahead, "
         f"memory budget {options.resolved_budget() / 2**20:,.0f} MiB"
     )
     return "\n".join(lines)

@@ -100,9 +100,11 @@ class Options:
         """Workers in figures."""
         return self.workers or available_cores()
 
-    def resolved_prefetch(self, media: bool) -> int:
-        """Batches made ahead, in figures."""
-        return self.prefetch or (4 if media else 32)
+    def resolved_prefetch(self, media: bool, records: int | None) -> int:
+        """Batches made ahead, in figures. `records`: of a batch, where that is a number of records."""
+        if self.prefetch is not None or not media:
+            return self.prefetch or 32
+        return max(4, -(-4 * self.resolved_workers() // records)) if records else 4
 
     def resolved_budget(self) -> int:
         """Memory budget in bytes."""

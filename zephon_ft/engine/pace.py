@@ -1,15 +1,20 @@
-"""How much goes into one task: about 3 ms of work, whatever a record costs. Never visible in the data."""
+"""How much goes into one task: some milliseconds of work, whatever a record costs. Never visible in the data."""
 
 from __future__ import annotations
 
-_SECONDS = 0.003
 _FIRST = 8  # before anything is measured
 _MOST = 512
 _TASK_BYTES = 8 << 20
 
 
 class Pace:
-    """Seconds and bytes per unit of each segment, as a moving mean. Races between workers only blur it."""
+    """Seconds and bytes per unit of each segment, as a moving mean. Races between workers only blur it.
+
+    Attributes:
+        seconds: of work that a task should be; a runner whose tasks cost more to hand out may want them larger.
+    """
+
+    seconds = 0.003
 
     def __init__(self, segments: int, fixed: int | None) -> None:
         self._seconds: list[float | None] = [None] * segments
@@ -23,7 +28,7 @@ class Pace:
         seconds = self._seconds[segment]
         if seconds is None:
             return _FIRST
-        count = int(_SECONDS / max(seconds, 1e-7))
+        count = int(self.seconds / max(seconds, 1e-7))
         if segment == 0 and self._bytes > 0:
             count = min(count, int(_TASK_BYTES / self._bytes))
         return max(1, min(_MOST, count))

@@ -73,6 +73,11 @@ class Plan:
         return tuple(s.index for s in self.segments if s.head is not None)
 
     @property
+    def records_per_batch(self) -> int | None:
+        """Records of a batch; None where it holds packed rows, or a number of tokens."""
+        return self.batch.size if self.batch.row_length is None else None
+
+    @property
     def patience(self) -> int:
         """Source rows of a lane, two passes over all data at least, after which a stream without a unit is given up."""
         weights, total = self.source.weights, sum(self.source.weights)

@@ -218,10 +218,11 @@ class LayoutTask(Task):
 class FillTask(Task):
     """Decode some media items into their batch."""
 
-    __slots__ = ("fills", "first", "slot")
+    __slots__ = ("fills", "first", "pixels", "slot")
 
     def __init__(self, slot: Slot, fills: list[tuple[Batch, Fill]], first: int) -> None:
         self.slot, self.fills, self.first = slot, fills, first
+        self.pixels = sum(batch.kinds[fill.kind].pixels(fill.media) for batch, fill in fills)
 
     def prepare(self, engine: Engine) -> Any:
         return [(fill.media, batch.arrays[fill.kind][fill.start : fill.stop]) for batch, fill in self.fills]

@@ -23,8 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from zephon_ft.engine.tasks import FillTask
 from zephon_ft.errors import ConfigError, PipelineError
 from zephon_ft.runners.channel import SLOTS, Closed
+from zephon_ft.runners.nursery import Nursery
 from zephon_ft.runners.shared import Arena
 from zephon_ft.runners.shipment import ship
 from zephon_ft.runners.thread import ThreadRunner, the_pool
@@ -33,8 +35,11 @@ from zephon_ft.runners.worker_process import LAST_WAIT, Board, Job, WorkerProces
 
 if TYPE_CHECKING:
     from zephon_ft.engine.engine import Engine
+    from zephon_ft.engine.tasks import Task
 
 logger = logging.getLogger("zephon_ft")
+_TASK_SECONDS = 0.01  # of work in a task: sending it and its results costs a fraction of a millisecond
+_PIXELS, _TOGETHER = 1_000_000, 8  # of images that are decoded for one message, and tasks in it, at most
 _ATTEMPTS = 3  # deaths of a worker while it ran a task, before the task is blamed
 
 
@@ -73,8 +78,11 @@ class ProcessRunner:
         except BaseException:
             self._arena.close()
             raise
+        kinds = engine.plan.kinds.values()
+        self._modules = tuple(dict.fromkeys(name for kind in kinds for name in getattr(kind, "modules", ())))
         self._board = Board(self._arena, self._size, engine.plan)
-        engine.workers *= SLOTS  # tasks in flight: each process has its next one waiting
+        engine.workers *= SLOTS * _TOGETHER  # tasks in flight: each process has its next ones waiting
+        engine.pace.seconds = _TASK_SECONDS
         engine.pool.memory = self._arena
         if engine.remote:
             the_pool().add(engine, computing=False)
@@ -108,6 +116,7 @@ class ProcessRunner:
         for worker in self._workers:  # the thread itself is stuck, in a user's accumulator: end them from here
             worker.process.kill()
             worker.process.wait(LAST_WAIT)
+        self._nursery.close()
         self.fate = ThreadRunner.fate
         return list(left.values())
 
@@ -130,8 +139,11 @@ class ProcessRunner:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self._selector.register(self._ear, selectors.EVENT_READ)
-            for number in range(self._size):
-                self._workers.append(self._hire(number))
+            self._nursery = Nursery(self._modules)
+            if self._nursery.fd is None:
+                self._populate()
+            else:
+                self._selector.register(self._nursery.fd, selectors.EVENT_READ, self._nursery)
             self._serve()
         except BaseException as error:
             self._engine.fail(error)
@@ -158,6 +170,11 @@ class ProcessRunner:
                         self._ear.recv(64)
                     with self._bell_lock:  # after the bell fell silent, before tasks are looked for: no call is lost
                         self._woken = False
+                    continue
+                if worker is self._nursery:
+                    self._selector.unregister(key.fd)
+                    self._nursery.settle()
+                    self._populate()
                     continue
                 if key.fd == worker.exit_fd:  # what it has left to say is there already
                     worker.channel.worker_ended()
@@ -193,13 +210,32 @@ class ProcessRunner:
                 self._send(worker, job)
 
     def _next_job(self, share: tuple[int, int]) -> Job | None:
-        """The next task that a worker has to compute; what needs none is done here."""
+        """The next task for a worker; of small images more than one, as long as there is something left for all."""
+        found = self._next_task(share)
+        if found is None:
+            return None
+        job, (task, _) = Job(*found), found
+        pixels = 0
+        while isinstance(task, FillTask) and len(job.tasks) < _TOGETHER:
+            pixels += task.pixels
+            if (
+                pixels >= _PIXELS
+                or self._engine.waiting_fills < self._size
+                or (found := self._next_task(share)) is None
+            ):
+                break
+            job.add(*found)
+            task = found[0]
+        return job
+
+    def _next_task(self, share: tuple[int, int]) -> tuple[Task, Any] | None:
+        """The next task that a worker has to compute, and its payload; what needs no worker is done here."""
         engine = self._engine
         while (task := engine.next_task(share=share)) is not None:
             try:
                 payload = task.prepare(engine)
                 if payload is not None:
-                    return Job(task, payload)
+                    return task, payload
             except BaseException as error:
                 engine.fail(error)
             engine.finish(task)
@@ -207,13 +243,13 @@ class ProcessRunner:
 
     def _send(self, worker: WorkerProcess, job: Job) -> None:
         try:
-            number = worker.channel.send((job.task.compute, job.payload), {np.ndarray: self._reduce_array})
+            number = worker.channel.send(job.message(), {np.ndarray: self._reduce_array})
             worker.jobs[number] = job
         except Exception as error:
             failure = PipelineError(f"a task cannot be sent to a worker process: {type(error).__name__}: {error}")
             failure.__cause__ = error
             self._engine.fail(failure)
-            self._engine.finish(job.task)
+            self._finish(job)
 
     def _reduce_array(self, array: np.ndarray) -> Any:
         """Arrays in shared memory (a batch's pixels) are only named; the worker writes into them."""
@@ -232,7 +268,7 @@ class ProcessRunner:
             return
         if not isinstance(answer, Answer):
             reason = f"{type(answer).__name__}: {answer}"
-            answer = Answer(None, PipelineError(f"a worker's result cannot be read ({reason})"), {}, [], [])
+            answer = Answer([], PipelineError(f"a worker's result cannot be read ({reason})"), {}, [], [])
         if answer.error is not None:
             engine.fail(answer.error)
         if not worker.ready:
@@ -243,11 +279,16 @@ class ProcessRunner:
         try:
             self._count(answer)
             if answer.error is None:
-                job.task.complete(engine, answer.result)
+                for task, result in zip(job.tasks, answer.results, strict=True):
+                    task.complete(engine, result)
         except BaseException as error:
             engine.fail(error)
         finally:
-            engine.finish(job.task)
+            self._finish(job)
+
+    def _finish(self, job: Job) -> None:
+        for task in job.tasks:
+            self._engine.finish(task)
 
     def _count(self, answer: Answer) -> None:
         """Add a worker's statistics to ours."""
@@ -258,10 +299,14 @@ class ProcessRunner:
 
     # -- workers' lives ----------------------------------------------------------------------------------------
 
+    def _populate(self) -> None:
+        for number in range(self._size):
+            self._workers.append(self._hire(number))
+
     def _hire(self, number: int) -> WorkerProcess:
         """A new worker, which learns the plan."""
         try:
-            worker = WorkerProcess(number, self._arena, self._board)
+            worker = WorkerProcess(number, self._nursery, self._arena, self._board)
         except OSError as error:
             raise PipelineError(
                 f"worker process {number} of {self._size} cannot be started ({error}); use fewer workers, allow more "
@@ -317,8 +362,9 @@ class ProcessRunner:
                 self._dismiss(worker, max(1.0, self._timeout))
             self._again.extend(worker.jobs.values())
         self._workers.clear()
+        self._nursery.close()
         while self._again:
-            self._engine.finish(self._again.popleft().task)
+            self._finish(self._again.popleft())
         self._engine.wake = self._storage_wake  # engine and runner no longer hold each other
         self._selector.close()
         self._arena.close()

@@ -1,7 +1,7 @@
 """Worker: what runs in a process of the process runner. It takes a plan once, then tasks, until its parent is gone.
 
-Started as ``python -c BOOTSTRAP sys.path-as-JSON parent tray answers arena status``. It does not import the parent's
-main module, so scripts need no ``if __name__ == "__main__"`` guard, and nothing starts twice.
+Forked from a template (see `template`), or started as ``python -c BOOTSTRAP sys.path-as-JSON parent tray answers arena
+status``. It does not import the main module of the script, which so needs no ``if __name__ == "__main__"`` guard.
 """
 
 from __future__ import annotations
@@ -28,29 +28,22 @@ BOOTSTRAP = (
     "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
     "from zephon_ft.runners.worker import main; main(*map(int, sys.argv[2:]))"
 )
-SINGLE_THREADED = {  # inner pools: the workers are the parallelism
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "RAYON_NUM_THREADS": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-}
 STATUS = 16  # int64 values of one worker's status: closing, operator number, length of the key, the key
 _PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a task brought.
+    """What the tasks of one message brought.
 
     Attributes:
-        result: what `compute` returned, or None.
-        error: what it raised instead, or None.
+        results: what each `compute` returned, up to one that raised.
+        error: what that raised, or None.
         counts, notes: what it added to the worker's statistics.
         datasets: what it added to each dataset's.
     """
 
-    result: Any
+    results: list[Any]
     error: BaseException | None
     counts: dict[str, int]
     notes: list[Any]
@@ -102,8 +95,8 @@ class RemoteState(WorkerState):
     def closing(self, value: bool) -> None:
         """The parent alone decides it."""
 
-    def answer(self, result: Any, error: BaseException | None = None) -> Answer:
-        """The answer to a task, with the statistics since the last one."""
+    def answer(self, results: list[Any], error: BaseException | None = None) -> Answer:
+        """The answer to a message, with the statistics since the last one."""
         counts, self.counts = self.counts, {}
         notes, self.notes = self.notes, []
         now = [dataset.stats() for dataset in self.plan.source.datasets]
@@ -112,13 +105,19 @@ class RemoteState(WorkerState):
             for before, after in zip(self._seen, now, strict=True)
         ]
         self._seen = now
-        return Answer(result, error, counts, notes, datasets)
+        return Answer(results, error, counts, notes, datasets)
 
 
 def main(parent: int, tray: int, answers: int, arena: int, status: int) -> None:
-    """Run a worker until its parent closes the channel or dies."""
+    """Run a worker until its parent closes the channel or dies.
+
+    Args:
+        parent: process id of what started it.
+        tray, answers, arena: file descriptors.
+        status: where its status lies in the arena, in bytes.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
-    _die_with(parent)
+    die_with(parent)
     global _window
     _window = Window(arena)
     page, first = divmod(status, PAGE)
@@ -138,32 +137,35 @@ def _serve(channel: WorkerEnd, window: Window, status: memoryview) -> None:
     except BaseException as error:
         failure = PipelineError(f"a worker process could not load the pipeline: {type(error).__name__}: {error}")
         failure.__cause__ = error
-        channel.answer(Answer(None, failure, {}, [], []))
+        channel.answer(Answer([], failure, {}, [], []))
         return
-    channel.answer(state.answer(None))
+    channel.answer(state.answer([]))
     while True:
-        compute, payload = channel.receive()
-        if state.closing:
-            return
-        try:
-            answer = state.answer(compute(state, payload))
-        except BaseException as error:
-            answer = state.answer(None, error)
+        message, results, failure = channel.receive(), [], None
+        for compute, payload in message:
+            if state.closing:
+                return
+            try:
+                results.append(compute(state, payload))
+            except BaseException as error:
+                failure = error
+                break
+        answer = state.answer(results, failure)
         try:
             channel.answer(answer)
         except Closed:
             raise
         except Exception as error:
-            answer = Answer(None, _cannot_travel(compute, answer, error), answer.counts, answer.notes, answer.datasets)
-            channel.answer(answer)
+            failure = _cannot_travel(compute, answer, error)
+            channel.answer(Answer([], failure, answer.counts, answer.notes, answer.datasets))
         state.doing = ("", None)
-        del compute, payload, answer  # nothing is kept while this worker waits
+        del message, compute, payload, results, failure, answer  # nothing is kept while this worker waits
 
 
 def _cannot_travel(compute: Any, answer: Answer, error: Exception) -> PipelineError:
     what = f"the result of {compute.__qualname__.split('.')[0]}"
-    bundle = answer.result[0] if isinstance(answer.result, tuple) else answer.result
-    for unit in getattr(bundle, "units", ()):
+    bundles = [result[0] if isinstance(result, tuple) else result for result in answer.results]
+    for unit in (unit for bundle in bundles for unit in getattr(bundle, "units", ())):
         for name, value in unit.fields.items() if isinstance(unit.fields, dict) else ():
             try:
                 pickle.dumps(value)
@@ -185,7 +187,7 @@ def shared_array(region: Region, first: int, shape: tuple[int, ...], dtype: np.d
 _window: Window | None = None
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """End when the parent does, also by SIGKILL. Elsewhere than on Linux the end of the channel has to do."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
-import sys
-from contextlib import suppress
-from multiprocessing import spawn
 from typing import TYPE_CHECKING, Any
 
 from zephon_ft.engine.plan import Plan
 from zephon_ft.runners.channel import ParentEnd
+from zephon_ft.runners.nursery import Nursery
 from zephon_ft.runners.shared import Arena
-from zephon_ft.runners.worker import BOOTSTRAP, SINGLE_THREADED, STATUS, operator_names
+from zephon_ft.runners.worker import STATUS, operator_names
 
 if TYPE_CHECKING:
     from zephon_ft.engine.tasks import Task
@@ -23,12 +20,21 @@ LAST_WAIT = 5.0  # seconds for what was killed to be gone
 
 
 class Job:
-    """A task on its way through a worker; `payload` is kept for another try."""
+    """Tasks on their way through a worker, in one message; payloads are kept for another try."""
 
-    __slots__ = ("attempts", "payload", "task")
+    __slots__ = ("attempts", "payloads", "tasks")
 
     def __init__(self, task: Task, payload: Any) -> None:
-        self.task, self.payload, self.attempts = task, payload, 0
+        self.tasks, self.payloads, self.attempts = [task], [payload], 0
+
+    def add(self, task: Task, payload: Any) -> None:
+        """One more."""
+        self.tasks.append(task)
+        self.payloads.append(payload)
+
+    def message(self) -> list[tuple[Any, Any]]:
+        """What the worker gets: functions and their payloads."""
+        return [(task.compute, payload) for task, payload in zip(self.tasks, self.payloads, strict=True)]
 
 
 class Board:
@@ -69,28 +75,17 @@ class WorkerProcess:
         OSError: it cannot be started.
     """
 
-    def __init__(self, number: int, arena: Arena, board: Board) -> None:
+    def __init__(self, number: int, nursery: Nursery, arena: Arena, board: Board) -> None:
         self.number = number
         self.jobs: dict[int, Job] = {}
         self.ready = False
         self.channel = ParentEnd(arena)
-        numbers = (os.getpid(), *self.channel.theirs, arena.fd, board.place(number))
-        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         try:
-            self.process = subprocess.Popen(
-                [spawn.get_executable(), *flags, "-c", BOOTSTRAP, json.dumps(list(map(str, sys.path)))]
-                + [str(n) for n in numbers],
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, **SINGLE_THREADED},
-                pass_fds=(*self.channel.theirs, arena.fd),
-            )
+            self.process, self.exit_fd = nursery.start(*self.channel.theirs, arena.fd, board.place(number))
         except OSError:
             self.channel.close()
             raise
         self.channel.started()
-        self.exit_fd: int | None = None
-        with suppress(AttributeError, OSError):  # not Linux, or an old one: the end of its socket has to do
-            self.exit_fd = os.pidfd_open(self.process.pid)
         self.sources = (self.channel.fd,) if self.exit_fd is None else (self.channel.fd, self.exit_fd)
 
     def dismiss(self, wait: float) -> int:

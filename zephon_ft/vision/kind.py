@@ -44,6 +44,11 @@ class ImageKind:
         """dtype of that buffer."""
         return np.dtype(np.uint8)
 
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Modules that `bind` imports: where workers are processes, they are loaded once for all of them."""
+        return (f"zephon_ft.vision.{self.decoder}_backend",)
+
     @staticmethod
     def header(media: Media) -> ImageHeader:
         """What the image's header says."""

@@ -175,11 +175,19 @@ class Cursor:
     def _take(self, n: int) -> Chunk:
         active = self._active
         if len(active) == 1:
-            shard, row, passes = self._draw(active[0], n)
-            if len(row) == 0:
+            chunk = Chunk([], [], [], [])
+            while len(chunk) < n:
+                shard, row, passes = self._draw(active[0], n - len(chunk))
+                if len(row) == 0:
+                    break
+                chunk.shard.extend(shard.tolist())
+                chunk.row.extend(row.tolist())
+                chunk.passes.extend(passes.tolist())
+                chunk.dataset.extend([active[0]] * len(row))
+            if not len(chunk):
                 self._exhaust(active[0])
-            self._counts[active[0]] += len(row)
-            return Chunk([active[0]] * len(row), shard.tolist(), row.tolist(), passes.tolist())
+            self._counts[active[0]] += len(chunk)
+            return chunk
         counts = [self._counts[i] for i in active]
         chosen = self._lanes.schedule(active).choices(sum(counts), counts, n)
         # A dataset with too few rows left cuts the chunk just before the first choice that it cannot serve.
