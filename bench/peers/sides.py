@@ -12,7 +12,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 
-# What the shared functions of zephon_ft need (torch to decode and resize), in every environment. PIL is installed apart:
+# What the shared functions of zephon_ft need in every environment (torch decodes and resizes). PIL is installed apart,
 # see `install`.
 SHARED = (
     "torch==2.15.0",

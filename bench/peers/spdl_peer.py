@@ -18,6 +18,8 @@ import spdl.io
 from spdl.pipeline import PipelineBuilder
 from spdl.pipeline.defs import Aggregator
 
+from zephon_ft.vision.header import read_header
+
 NOTE = "SPDL has no packing and no chat masks: best-fit packing and collation as a stage of ours, chat by zephon_ft"
 
 
@@ -58,13 +60,34 @@ def _packing(job: common.Job) -> Any:
     return Packing()
 
 
+# What turns stored pixels upright, by EXIF orientation: FFmpeg's filters.
+TURNS = {
+    2: "hflip",
+    3: "hflip,vflip",
+    4: "vflip",
+    5: "transpose=0",
+    6: "transpose=1",
+    7: "transpose=3",
+    8: "transpose=2",
+}
+
+
 def spdl_decode(data: bytes, size: common.Size) -> np.ndarray:
-    """SPDL's own: FFmpeg decodes, scales (bicubic) and converts to RGB in one filter graph."""
+    """SPDL's own: FFmpeg decodes, scales (bicubic) and converts to RGB in one filter graph.
+
+    SPDL does not look at EXIF; zephon_ft reads the orientation, and a filter turns the small image.
+    """
     packets = spdl.io.demux_image(data)
-    width, height = size
-    scale = spdl.io.get_video_filter_desc(scale_width=width, scale_height=height, scale_mode=None, pix_fmt="rgb24")
-    frames = spdl.io.decode_packets(packets, filter_desc=scale)
-    return spdl.io.to_numpy(spdl.io.convert_frames(frames))
+    orientation = read_header(data).orientation
+    width, height = size[::-1] if orientation >= 5 else size
+    scale = spdl.io.get_video_filter_desc(
+        scale_width=width,
+        scale_height=height,
+        scale_mode=None,
+        pix_fmt="rgb24",
+        filter_desc=TURNS.get(orientation),
+    )
+    return spdl.io.to_numpy(spdl.io.convert_frames(spdl.io.decode_packets(packets, filter_desc=scale)))
 
 
 def own(job: common.Job) -> common.Decode:

@@ -7,12 +7,11 @@ a Prefetcher, and a Loader around the root.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import gc
 import os
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 if os.environ.get("PYTHON_GIL") != "0" and not getattr(sys, "_is_gil_enabled", lambda: True)():
     # torchvision imports triton, which turns the GIL on again where it is not forbidden.

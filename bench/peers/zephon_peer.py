@@ -1,7 +1,8 @@
-"""Zephon: its own Parquet data set, `map_transform`, `pack_sequences`, `batch`, `map_batch`; threads or processes.
+"""Zephon: its own Parquet data set, a map, `pack_sequences`, `batch`, a collating operator; threads or processes.
 
-Follows its "User Guide" (datologyai.github.io/zephon: "A First Pipeline", runners, operators) and the docstrings of
-`zephon.Pipeline`: a `Dataset.from_path`, a `StaticMixtureWorkSource`, a fluent `Pipeline`, `options(runner=...)`.
+Follows its User Guide (datologyai.github.io/zephon: "A First Pipeline"; understanding/accumulators_operators.html) and
+the docstrings of `zephon.Pipeline`: a `Dataset.from_path`, a `StaticMixtureWorkSource`, a fluent `Pipeline`, a map as
+an operator with an accumulator that sets how many samples a task takes, `options(runner=...)`.
 Order is file order with one lane. `parallelism` of the map is the number of workers; reading and packing get one
 worker each beside them.
 """
@@ -21,8 +22,10 @@ import common
 import pyarrow.parquet as pq
 from zephon import Pipeline
 from zephon.io import Dataset
+from zephon.ops import CountingAccumulator
 from zephon.work import MixtureSpec, StaticMixtureWorkSource
 
+AT_ONCE = 16  # samples of a task; `map_transform` takes 64, which with decoded images is slower and holds more memory
 NOTE = "Zephon has no images and no patches in its chat masks: chat by zephon_ft in a map; it packs, ours collates"
 
 
@@ -41,7 +44,17 @@ def stream(request: common.Request, decode: common.Decode | None) -> Iterator[An
         chunk_size=min(16384, dataset.total()),
         **({"exhausted_policy": "repeat"} if job.passes is None else {}),
     )
-    pipeline = Pipeline(source).fetch_parallelism(1, 16).map_transform(Map(job, decode), parallelism=job.workers)
+    pipeline = (
+        Pipeline(source)
+        .fetch_parallelism(1, AT_ONCE)
+        .add_op(  # `map_transform` with fewer samples at once
+            "work",
+            process_many=Map(job, decode).many,
+            accumulator=lambda: CountingAccumulator(max_batch=AT_ONCE),
+            preserves_cursor_order=True,
+            parallelism=job.workers,
+        )
+    )
     if job.mode != "fetch":
         pipeline = (
             pipeline.pack_sequences(
@@ -69,6 +82,13 @@ def stream(request: common.Request, decode: common.Decode | None) -> Iterator[An
 
 class Map(common.Transform):
     """Between processes Zephon hands on views of shared memory; zephon_ft's functions take bytes."""
+
+    def many(self, records: list[Any]) -> list[Any]:
+        """What one task does."""
+        for record in records:
+            if not record.meta.tombstone:
+                record.payload = self(record.payload)
+        return records
 
     def __call__(self, fields: dict[str, Any]) -> common.Sample:
         for name, items in fields.items():
