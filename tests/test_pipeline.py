@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from zephon_ft import ConfigError, Dataset, Pipeline, StaticMixtureWorkSource
+from zephon_ft.engine.options import Options
 from zephon_ft.text.tokenizer import demo_tokenizer_path
 from zephon_ft.vision.qwen2_5_vl import Qwen2_5_VL
 
@@ -186,3 +187,10 @@ def test_a_row_that_cannot_be_parsed_is_raised_or_skipped_as_the_pipeline_says(t
     stream = run("skip")
     assert [int(batch.columns["n"][0]) for batch in stream] == [0, 2]
     assert stream.stats()["counts"]["read: skipped"] == 1
+
+
+def test_batches_made_ahead_hold_enough_images_for_all_workers():
+    options = Options(workers=16)
+    assert [options.resolved_prefetch(True, records) for records in (1, 8, 64, None)] == [64, 8, 4, 4]
+    assert options.resolved_prefetch(False, 1) == 32
+    assert Options(workers=16, prefetch=2).resolved_prefetch(True, 1) == 2

@@ -124,7 +124,7 @@ PARENT = """
 it = stream(runner="process", sleep=SLEEP)
 workers = it._runner._workers
 while len(workers) < 2 or not all(worker.ready for worker in workers): time.sleep(0.01)
-print(*[worker.process.pid for worker in workers], flush=True)
+print(*[worker.process.pid for worker in workers], it._runner._nursery._template.pid, flush=True)
 """
 
 
@@ -135,7 +135,7 @@ def test_workers_end_with_a_parent_that_is_killed_and_leave_nothing(sleep):
     try:
         assert program.stdout is not None
         pids = [int(pid) for pid in program.stdout.readline().split()]
-        assert len(pids) == 2
+        assert len(pids) == 3  # two workers, and the template that they were forked from
         assert all(map(alive, pids))
         # Their common memory has no name, so there is nothing that could be left behind.
         assert not any("/dev/shm/" in Path(f"/proc/{pid}/maps").read_text() for pid in (program.pid, *pids))

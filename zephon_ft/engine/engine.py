@@ -141,11 +141,6 @@ class Engine:
                 self.arrived.notify_all()
         self.wake(1)
 
-    @property
-    def waiting_fills(self) -> int:
-        """Fill tasks that are ready (a hint: read without the lock)."""
-        return self._ready.fills
-
     def state(self) -> WorkerState:
         """This thread's bound functions and statistics."""
         ident = threading.get_ident()

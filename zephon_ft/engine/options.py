@@ -33,12 +33,12 @@ class Options:
             where they run in parallel (free-threaded Python), processes where there is a GIL.
         workers: worker threads or processes of this pipeline at most; None = the cores this process may use.
         io_concurrency: storage requests in flight at most, for remote data.
-        prefetch: batches of this rank that are made ahead, in delivery order; None = 4 where there are images to
-            decode, else 32.
+        prefetch: batches of this rank that are made ahead, in delivery order; None = 32 without images; with them 4, or
+            as many as hold four records for each worker where a batch is a number of records.
         lanes_per_batch: lane batches of this rank that are joined into one delivered batch.
         memory_budget: bytes that the pipeline may hold; None = a quarter of the memory this process may use, 4 GiB at
             most. Any budget, even one byte, gives the same stream.
-        task_rows: source rows per task; None adapts it to about 3 ms of work.
+        task_rows: source rows per task; None adapts it to 3 ms of work (10 ms in processes).
         cost_index: plan and replay from the index that `zephon-ft index` made, where there is one: nothing is read for
             records that are only counted.
         close_timeout: seconds that closing waits for user functions to return.

@@ -12,9 +12,11 @@ class Pace:
 
     Attributes:
         seconds: of work that a task should be; a runner whose tasks cost more to hand out may want them larger.
+        across: whether a source task goes on behind the end of a window, to become as large as it should be.
     """
 
     seconds = 0.003
+    across = False
 
     def __init__(self, segments: int, fixed: int | None) -> None:
         self._seconds: list[float | None] = [None] * segments
@@ -40,4 +42,5 @@ class Pace:
         each, before = seconds / units, self._seconds[segment]
         self._seconds[segment] = each if before is None else before + 0.25 * (each - before)
         if nbytes:
-            self._bytes += 0.25 * (nbytes / units - self._bytes)
+            size = nbytes / units
+            self._bytes = self._bytes + 0.25 * (size - self._bytes) if self._bytes else size

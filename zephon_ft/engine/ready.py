@@ -38,11 +38,6 @@ class ReadyTasks:
                 return self._segments[segment].popleft()
         return None
 
-    @property
-    def fills(self) -> int:
-        """Fill tasks that wait."""
-        return len(self._near[FillTask])
-
     def begun(self, task: Task) -> None:
         """A task runs now."""
         if task.segment >= 0:

@@ -81,7 +81,10 @@ class SourceTask(Task):
                 slot.anchor = tuple(cursor.state())
             self.anchor = slot.anchor
             # Tasks end where an anchor is due, so that an interval's beginning never depends on their size.
-            chunk = cursor.take(min(engine.pace.groups(0), ANCHOR_ROWS - first % ANCHOR_ROWS))
+            rows = min(engine.pace.groups(0), ANCHOR_ROWS - first % ANCHOR_ROWS)
+            chunk = cursor.take(rows)
+            while engine.pace.across and 0 < len(chunk) < rows and len(more := cursor.take(rows - len(chunk))):
+                chunk.extend(more)
             self.seq = slot.seq
             slot.seq += 1
             slot.source_ended = not len(chunk)
@@ -218,11 +221,10 @@ class LayoutTask(Task):
 class FillTask(Task):
     """Decode some media items into their batch."""
 
-    __slots__ = ("fills", "first", "pixels", "slot")
+    __slots__ = ("fills", "first", "slot")
 
     def __init__(self, slot: Slot, fills: list[tuple[Batch, Fill]], first: int) -> None:
         self.slot, self.fills, self.first = slot, fills, first
-        self.pixels = sum(batch.kinds[fill.kind].pixels(fill.media) for batch, fill in fills)
 
     def prepare(self, engine: Engine) -> Any:
         return [(fill.media, batch.arrays[fill.kind][fill.start : fill.stop]) for batch, fill in self.fills]

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zephon_ft.engine.tasks import FillTask
 from zephon_ft.errors import ConfigError, PipelineError
 from zephon_ft.runners.channel import SLOTS, Closed
 from zephon_ft.runners.nursery import Nursery
@@ -35,11 +34,9 @@ from zephon_ft.runners.worker_process import LAST_WAIT, Board, Job, WorkerProces
 
 if TYPE_CHECKING:
     from zephon_ft.engine.engine import Engine
-    from zephon_ft.engine.tasks import Task
 
 logger = logging.getLogger("zephon_ft")
 _TASK_SECONDS = 0.01  # of work in a task: sending it and its results costs a fraction of a millisecond
-_PIXELS, _TOGETHER = 1_000_000, 8  # of images that are decoded for one message, and tasks in it, at most
 _ATTEMPTS = 3  # deaths of a worker while it ran a task, before the task is blamed
 
 
@@ -79,10 +76,11 @@ class ProcessRunner:
             self._arena.close()
             raise
         kinds = engine.plan.kinds.values()
-        self._modules = tuple(dict.fromkeys(name for kind in kinds for name in getattr(kind, "modules", ())))
+        modules = dict.fromkeys(name for kind in kinds for name in getattr(kind, "modules", ()))
+        self._nursery = Nursery(tuple(modules))
         self._board = Board(self._arena, self._size, engine.plan)
-        engine.workers *= SLOTS * _TOGETHER  # tasks in flight: each process has its next ones waiting
-        engine.pace.seconds = _TASK_SECONDS
+        engine.workers *= SLOTS  # tasks in flight: each process has its next one waiting
+        engine.pace.seconds, engine.pace.across = _TASK_SECONDS, True
         engine.pool.memory = self._arena
         if engine.remote:
             the_pool().add(engine, computing=False)
@@ -139,11 +137,11 @@ class ProcessRunner:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self._selector.register(self._ear, selectors.EVENT_READ)
-            self._nursery = Nursery(self._modules)
-            if self._nursery.fd is None:
+            soon = self._nursery.open()
+            if soon is None:
                 self._populate()
             else:
-                self._selector.register(self._nursery.fd, selectors.EVENT_READ, self._nursery)
+                self._selector.register(soon, selectors.EVENT_READ, self._nursery)
             self._serve()
         except BaseException as error:
             self._engine.fail(error)
@@ -210,32 +208,13 @@ class ProcessRunner:
                 self._send(worker, job)
 
     def _next_job(self, share: tuple[int, int]) -> Job | None:
-        """The next task for a worker; of small images more than one, as long as there is something left for all."""
-        found = self._next_task(share)
-        if found is None:
-            return None
-        job, (task, _) = Job(*found), found
-        pixels = 0
-        while isinstance(task, FillTask) and len(job.tasks) < _TOGETHER:
-            pixels += task.pixels
-            if (
-                pixels >= _PIXELS
-                or self._engine.waiting_fills < self._size
-                or (found := self._next_task(share)) is None
-            ):
-                break
-            job.add(*found)
-            task = found[0]
-        return job
-
-    def _next_task(self, share: tuple[int, int]) -> tuple[Task, Any] | None:
-        """The next task that a worker has to compute, and its payload; what needs no worker is done here."""
+        """The next task that a worker has to compute; what needs none is done here."""
         engine = self._engine
         while (task := engine.next_task(share=share)) is not None:
             try:
                 payload = task.prepare(engine)
                 if payload is not None:
-                    return task, payload
+                    return Job(task, payload)
             except BaseException as error:
                 engine.fail(error)
             engine.finish(task)
@@ -243,13 +222,13 @@ class ProcessRunner:
 
     def _send(self, worker: WorkerProcess, job: Job) -> None:
         try:
-            number = worker.channel.send(job.message(), {np.ndarray: self._reduce_array})
+            number = worker.channel.send((job.task.compute, job.payload), {np.ndarray: self._reduce_array})
             worker.jobs[number] = job
         except Exception as error:
             failure = PipelineError(f"a task cannot be sent to a worker process: {type(error).__name__}: {error}")
             failure.__cause__ = error
             self._engine.fail(failure)
-            self._finish(job)
+            self._engine.finish(job.task)
 
     def _reduce_array(self, array: np.ndarray) -> Any:
         """Arrays in shared memory (a batch's pixels) are only named; the worker writes into them."""
@@ -268,7 +247,7 @@ class ProcessRunner:
             return
         if not isinstance(answer, Answer):
             reason = f"{type(answer).__name__}: {answer}"
-            answer = Answer([], PipelineError(f"a worker's result cannot be read ({reason})"), {}, [], [])
+            answer = Answer(None, PipelineError(f"a worker's result cannot be read ({reason})"), {}, [], [])
         if answer.error is not None:
             engine.fail(answer.error)
         if not worker.ready:
@@ -279,16 +258,11 @@ class ProcessRunner:
         try:
             self._count(answer)
             if answer.error is None:
-                for task, result in zip(job.tasks, answer.results, strict=True):
-                    task.complete(engine, result)
+                job.task.complete(engine, answer.result)
         except BaseException as error:
             engine.fail(error)
         finally:
-            self._finish(job)
-
-    def _finish(self, job: Job) -> None:
-        for task in job.tasks:
-            self._engine.finish(task)
+            engine.finish(job.task)
 
     def _count(self, answer: Answer) -> None:
         """Add a worker's statistics to ours."""
@@ -364,7 +338,7 @@ class ProcessRunner:
         self._workers.clear()
         self._nursery.close()
         while self._again:
-            self._finish(self._again.popleft())
+            self._engine.finish(self._again.popleft().task)
         self._engine.wake = self._storage_wake  # engine and runner no longer hold each other
         self._selector.close()
         self._arena.close()

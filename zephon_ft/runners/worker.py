@@ -1,7 +1,8 @@
 """Worker: what runs in a process of the process runner. It takes a plan once, then tasks, until its parent is gone.
 
 Forked from a template (see `template`), or started as ``python -c BOOTSTRAP sys.path-as-JSON parent tray answers arena
-status``. It does not import the main module of the script, which so needs no ``if __name__ == "__main__"`` guard.
+status``. It does not import the script's main module, so that needs no ``if __name__ == "__main__"`` guard, and nothing
+starts twice.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import ctypes
 import os
 import pickle
 import signal
+import struct
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,21 +31,22 @@ BOOTSTRAP = (
     "from zephon_ft.runners.worker import main; main(*map(int, sys.argv[2:]))"
 )
 STATUS = 16  # int64 values of one worker's status: closing, operator number, length of the key, the key
+_DOING = [struct.Struct(f"=qq{size}q") for size in range(STATUS - 2)]  # by the length of the key
 _PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the tasks of one message brought.
+    """What a task brought.
 
     Attributes:
-        results: what each `compute` returned, up to one that raised.
-        error: what that raised, or None.
+        result: what `compute` returned, or None.
+        error: what it raised instead, or None.
         counts, notes: what it added to the worker's statistics.
         datasets: what it added to each dataset's.
     """
 
-    results: list[Any]
+    result: Any
     error: BaseException | None
     counts: dict[str, int]
     notes: list[Any]
@@ -74,17 +77,9 @@ class RemoteState(WorkerState):
     def doing(self, value: tuple[str, Any]) -> None:
         self._doing = value
         name, unit = value
-        status = self._status
-        if unit is None:
-            status[1] = self._numbers.get(name, 0)
-            status[2] = 0
-            return
-        key = getattr(unit, "key", None) or next(iter(getattr(unit, "keys", ())), ())
-        status[2] = 0
-        status[1] = self._numbers.get(name, 0)
-        for place, number in enumerate(key[: STATUS - 3], 3):
-            status[place] = number
-        status[2] = min(len(key), STATUS - 3)
+        key = () if unit is None else getattr(unit, "key", None) or next(iter(getattr(unit, "keys", ())), ())
+        size = min(len(key), STATUS - 3)
+        _DOING[size].pack_into(self._status, 8, self._numbers.get(name, 0), size, *key[:size])
 
     @property  # type: ignore[override]
     def closing(self) -> bool:
@@ -95,8 +90,8 @@ class RemoteState(WorkerState):
     def closing(self, value: bool) -> None:
         """The parent alone decides it."""
 
-    def answer(self, results: list[Any], error: BaseException | None = None) -> Answer:
-        """The answer to a message, with the statistics since the last one."""
+    def answer(self, result: Any, error: BaseException | None = None) -> Answer:
+        """The answer to a task, with the statistics since the last one."""
         counts, self.counts = self.counts, {}
         notes, self.notes = self.notes, []
         now = [dataset.stats() for dataset in self.plan.source.datasets]
@@ -105,7 +100,7 @@ class RemoteState(WorkerState):
             for before, after in zip(self._seen, now, strict=True)
         ]
         self._seen = now
-        return Answer(results, error, counts, notes, datasets)
+        return Answer(result, error, counts, notes, datasets)
 
 
 def main(parent: int, tray: int, answers: int, arena: int, status: int) -> None:
@@ -137,35 +132,32 @@ def _serve(channel: WorkerEnd, window: Window, status: memoryview) -> None:
     except BaseException as error:
         failure = PipelineError(f"a worker process could not load the pipeline: {type(error).__name__}: {error}")
         failure.__cause__ = error
-        channel.answer(Answer([], failure, {}, [], []))
+        channel.answer(Answer(None, failure, {}, [], []))
         return
-    channel.answer(state.answer([]))
+    channel.answer(state.answer(None))
     while True:
-        message, results, failure = channel.receive(), [], None
-        for compute, payload in message:
-            if state.closing:
-                return
-            try:
-                results.append(compute(state, payload))
-            except BaseException as error:
-                failure = error
-                break
-        answer = state.answer(results, failure)
+        compute, payload = channel.receive()
+        if state.closing:
+            return
+        try:
+            answer = state.answer(compute(state, payload))
+        except BaseException as error:
+            answer = state.answer(None, error)
         try:
             channel.answer(answer)
         except Closed:
             raise
         except Exception as error:
-            failure = _cannot_travel(compute, answer, error)
-            channel.answer(Answer([], failure, answer.counts, answer.notes, answer.datasets))
+            answer = Answer(None, _cannot_travel(compute, answer, error), answer.counts, answer.notes, answer.datasets)
+            channel.answer(answer)
         state.doing = ("", None)
-        del message, compute, payload, results, failure, answer  # nothing is kept while this worker waits
+        del compute, payload, answer  # nothing is kept while this worker waits
 
 
 def _cannot_travel(compute: Any, answer: Answer, error: Exception) -> PipelineError:
     what = f"the result of {compute.__qualname__.split('.')[0]}"
-    bundles = [result[0] if isinstance(result, tuple) else result for result in answer.results]
-    for unit in (unit for bundle in bundles for unit in getattr(bundle, "units", ())):
+    bundle = answer.result[0] if isinstance(answer.result, tuple) else answer.result
+    for unit in getattr(bundle, "units", ()):
         for name, value in unit.fields.items() if isinstance(unit.fields, dict) else ():
             try:
                 pickle.dumps(value)

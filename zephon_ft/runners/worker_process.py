@@ -20,21 +20,12 @@ LAST_WAIT = 5.0  # seconds for what was killed to be gone
 
 
 class Job:
-    """Tasks on their way through a worker, in one message; payloads are kept for another try."""
+    """A task on its way through a worker; `payload` is kept for another try."""
 
-    __slots__ = ("attempts", "payloads", "tasks")
+    __slots__ = ("attempts", "payload", "task")
 
     def __init__(self, task: Task, payload: Any) -> None:
-        self.tasks, self.payloads, self.attempts = [task], [payload], 0
-
-    def add(self, task: Task, payload: Any) -> None:
-        """One more."""
-        self.tasks.append(task)
-        self.payloads.append(payload)
-
-    def message(self) -> list[tuple[Any, Any]]:
-        """What the worker gets: functions and their payloads."""
-        return [(task.compute, payload) for task, payload in zip(self.tasks, self.payloads, strict=True)]
+        self.task, self.payload, self.attempts = task, payload, 0
 
 
 class Board:

@@ -35,6 +35,13 @@ class Chunk:
     def __len__(self) -> int:
         return len(self.row)
 
+    def extend(self, more: Chunk) -> None:
+        """Append the rows that follow."""
+        self.dataset.extend(more.dataset)
+        self.shard.extend(more.shard)
+        self.row.extend(more.row)
+        self.passes.extend(more.passes)
+
 
 class StaticMixtureWorkSource:
     """Rows of several datasets, mixed record by record with fixed shares.
@@ -175,19 +182,11 @@ class Cursor:
     def _take(self, n: int) -> Chunk:
         active = self._active
         if len(active) == 1:
-            chunk = Chunk([], [], [], [])
-            while len(chunk) < n:
-                shard, row, passes = self._draw(active[0], n - len(chunk))
-                if len(row) == 0:
-                    break
-                chunk.shard.extend(shard.tolist())
-                chunk.row.extend(row.tolist())
-                chunk.passes.extend(passes.tolist())
-                chunk.dataset.extend([active[0]] * len(row))
-            if not len(chunk):
+            shard, row, passes = self._draw(active[0], n)
+            if len(row) == 0:
                 self._exhaust(active[0])
-            self._counts[active[0]] += len(chunk)
-            return chunk
+            self._counts[active[0]] += len(row)
+            return Chunk([active[0]] * len(row), shard.tolist(), row.tolist(), passes.tolist())
         counts = [self._counts[i] for i in active]
         chosen = self._lanes.schedule(active).choices(sum(counts), counts, n)
         # A dataset with too few rows left cuts the chunk just before the first choice that it cannot serve.
