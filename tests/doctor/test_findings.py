@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from zephon_ft.doctor.findings import Finding, findings
+from zephon_ft.runners.environment import TUNABLES
 
 PIL = {"version": "12.1.1.post0", "gil_turned_on_by": None, "libjpeg": "libjpeg-turbo 3.2.0", "simd": "AVX2"}
 HEALTHY: dict[str, Any] = {
@@ -23,9 +24,9 @@ HEALTHY: dict[str, Any] = {
         "python3.14t": None,
         "uv": "uv",
     },
-    "machine": {"cpu_simd": "avx2", "cores_by_cgroup": None, "default_workers": 8},
+    "machine": {"cpu_simd": "avx2", "cores_by_cgroup": None, "default_workers": 8, "libc": "glibc 2.36"},
     "processes": {"unix_sockets": True},
-    "settings": {"TOKENIZERS_PARALLELISM": None},
+    "settings": {"TOKENIZERS_PARALLELISM": None, "GLIBC_TUNABLES": TUNABLES},
     "pil_providers": ["pillow-simd"],
     "packages": {
         "numpy": {"version": "2.1.0", "gil_turned_on_by": None},
@@ -192,3 +193,11 @@ def test_what_is_broken_comes_first():
 def test_sections_that_failed_yield_nothing():
     failed = {"error": "OSError: no /proc"}
     assert changed(interpreter=failed, machine=failed, processes=failed) == []
+
+
+def test_glibcs_allocator_is_slow_where_threads_tokenize_and_nothing_was_set():
+    finding = only(settings__GLIBC_TUNABLES=None)
+    assert (finding.kind, finding.command) == ("slow", f"export GLIBC_TUNABLES={TUNABLES}")
+    assert only(settings__GLIBC_TUNABLES="glibc.pthread.rseq=0").command.endswith(f"=glibc.pthread.rseq=0:{TUNABLES}")
+    assert changed(settings={"LD_PRELOAD": "libjemalloc.so.2"}) == []
+    assert changed(settings__GLIBC_TUNABLES=None, machine__libc="musl 1.2") == []

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from zephon_ft.doctor.packages import OPTIONAL, PIL_PROVIDERS, REQUIRED
+from zephon_ft.runners.environment import TUNABLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,12 @@ def _settings(facts: dict[str, Any]) -> Iterator[Finding]:
     if (facts["settings"].get("TOKENIZERS_PARALLELISM") or "").lower() in ("1", "true", "on", "yes"):
         problem = "TOKENIZERS_PARALLELISM is on: each worker starts a pool of threads of its own"
         yield Finding("slow", problem, "export TOKENIZERS_PARALLELISM=false")
+    threads = facts["interpreter"].get("default_runner") == "thread"  # worker processes are started with it
+    glibc = (facts["machine"].get("libc") or "").startswith("glibc")
+    given = facts["settings"].get("GLIBC_TUNABLES") or ""
+    if threads and glibc and "tcache" not in given and not facts["settings"].get("LD_PRELOAD"):
+        problem = "glibc's allocator takes up to a quarter of a tokenizing thread's time: it keeps too few freed pieces"
+        yield Finding("slow", problem, f"export GLIBC_TUNABLES={':'.join(filter(None, (given, TUNABLES)))}")
 
 
 def _pip(facts: dict[str, Any], verb: str) -> str:

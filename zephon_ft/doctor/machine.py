@@ -74,6 +74,7 @@ def machine(root: Path = Path("/")) -> dict[str, Any]:
         "memory_bytes": int(total[1]) * 1024 if total else None,
         "memory_by_cgroup_bytes": limits.memory,
         "transparent_huge_pages": pages[1] if pages else None,
+        "libc": " ".join(platform.libc_ver()).strip() or None,
     }
 
 

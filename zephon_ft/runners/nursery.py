@@ -19,14 +19,8 @@ from multiprocessing import spawn
 from typing import Protocol
 
 from zephon_ft.runners import template, worker
+from zephon_ft.runners.environment import worker_environment
 
-SINGLE_THREADED = {  # inner pools: the workers are the parallelism
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "RAYON_NUM_THREADS": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-}
 _PATIENCE = 30.0  # seconds for a fork
 _CODE_WAIT = 2.0  # seconds for the exit code of a process that has ended
 
@@ -179,6 +173,6 @@ def _launch(bootstrap: str, arguments: tuple[object, ...], *fds: int) -> subproc
     return subprocess.Popen(
         [spawn.get_executable(), *flags, "-c", bootstrap, path, *map(str, arguments)],
         stdin=subprocess.DEVNULL,
-        env={**os.environ, **SINGLE_THREADED},
+        env=worker_environment(),
         pass_fds=fds,
     )
