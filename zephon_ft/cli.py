@@ -152,9 +152,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     running = demo.add_argument_group("running (none of these changes a byte)")
     running.add_argument(
-        "--runner", choices=("auto", "thread", "inline"), default="auto", help="where work is done (%(default)s)"
+        "--runner",
+        choices=("auto", "thread", "process", "inline"),
+        default="auto",
+        help="where work is done (%(default)s)",
     )
-    running.add_argument("--workers", type=_positive, metavar="N", help="worker threads (the cores there are)")
+    running.add_argument(
+        "--workers", type=_positive, metavar="N", help="worker threads or processes (the cores there are)"
+    )
     what = demo.add_argument_group("what to do")
     what.add_argument("--steps", type=_positive, default=300, metavar="N", help="batches to stream (%(default)s)")
     what.add_argument(
