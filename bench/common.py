@@ -22,6 +22,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # the checkout's own package, installed or not
 
+from zephon_ft.ab.machine import machine  # noqa: E402
+
 PACKAGES = (
     "zephon-ft",
     "zephon",
@@ -57,8 +59,7 @@ def environment() -> dict[str, Any]:
     return {
         "python": platform.python_version() + ("t" if not gil_enabled() else ""),
         "gil": gil_enabled(),
-        "machine": f"{platform.system()} {platform.machine()}, {_cpu_model()}",
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "machine": machine(),
         "load": load,
         "versions": versions,
     }
@@ -67,14 +68,6 @@ def environment() -> dict[str, Any]:
 def gil_enabled() -> bool:
     """Whether only one thread runs Python code at a time now."""
     return getattr(sys, "_is_gil_enabled", lambda: True)()
-
-
-def _cpu_model() -> str:
-    try:
-        with open("/proc/cpuinfo") as file:
-            return next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), "?")
-    except OSError:
-        return platform.processor() or "?"
 
 
 Figures = dict[str, float]
@@ -170,7 +163,7 @@ class Report:
         e = self.environment
         versions = ", ".join(f"{name} {number}" for name, number in e["versions"].items())
         gil = "on" if e["gil"] else "off"
-        print(f"{self.name}: Python {e['python']}, GIL {gil}, {e['cores']} cores, {e['machine']}")
+        print(f"{self.name}: Python {e['python']}, GIL {gil}, {e['machine']}")
         print(f"  load {e['load']:.2f}; {versions}" if e["load"] is not None else f"  {versions}")
         for name, value in self.facts.items():
             print(f"  {name}: {value}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from zephon_ft.font import text_font
 from zephon_ft.record import IGNORE_INDEX
 from zephon_ft.vision.preview import Preview, previews
 
@@ -59,12 +60,12 @@ def draw_batch(batch: Batch, decode: Callable[[Sequence[int]], str], image_token
     picture = Image.new("RGB", (WIDTH, height), (246, 247, 249))
     draw = ImageDraw.Draw(picture)
     images = sum(len(document.images) for document in documents)
-    draw.text((_MARGIN, 22), "One packed batch", fill=_INK, font=_font(28))
+    draw.text((_MARGIN, 22), "One packed batch", fill=_INK, font=text_font(28))
     facts = (
         f"{rows} rows of {length:,} tokens, {len(documents)} documents, {images} images, "
         f"{batch.num_valid_tokens:,} tokens with loss, {batch.fill_rate:.1%} filled"
     )
-    draw.text((_MARGIN, 58), facts, fill=_MUTED, font=_font(16))
+    draw.text((_MARGIN, 58), facts, fill=_MUTED, font=text_font(16))
     for place, document in enumerate(cards):
         width = (WIDTH - 2 * _MARGIN - _GAP) // 2
         x = _MARGIN + place % 2 * (width + _GAP)
@@ -76,7 +77,7 @@ def draw_batch(batch: Batch, decode: Callable[[Sequence[int]], str], image_token
         cells = _cells(batch, row, [d for d in documents if d.row == row], image_token_id)[: _LINES * _CELL]
         picture.paste(Image.fromarray(cells), (_MARGIN, top))
     if shown < rows:
-        draw.text((WIDTH - _MARGIN, map_top - 44), f"rows 1 to {shown} of {rows}", _MUTED, _font(16), anchor="ra")
+        draw.text((WIDTH - _MARGIN, map_top - 44), f"rows 1 to {shown} of {rows}", _MUTED, text_font(16), anchor="ra")
     return picture
 
 
@@ -146,8 +147,8 @@ def _cells(batch: Batch, row: int, documents: list[_Document], image_token_id: i
 def _legend(draw: ImageDraw.ImageDraw, y: int) -> None:
     colour = _colour(0)
     x = _MARGIN
-    draw.text((x, y), "Every token; one colour a document:", fill=_INK, font=_font(17))
-    x += round(draw.textlength("Every token; one colour a document:", font=_font(17))) + 20
+    draw.text((x, y), "Every token; one colour a document:", fill=_INK, font=text_font(17))
+    x += round(draw.textlength("Every token; one colour a document:", font=text_font(17))) + 20
     kinds = (
         ("with loss", colour),
         ("without loss", _tint(colour, 0.3)),
@@ -158,8 +159,8 @@ def _legend(draw: ImageDraw.ImageDraw, y: int) -> None:
         draw.rectangle((x, y + 3, x + 14, y + 17), fill=fill)
         if name == "image":
             draw.rectangle((x + 5, y + 8, x + 9, y + 12), fill=_tint(colour, 0.85))
-        draw.text((x + 22, y), name, fill=_INK, font=_font(16))
-        x += 22 + round(draw.textlength(name, font=_font(16))) + 22
+        draw.text((x + 22, y), name, fill=_INK, font=text_font(16))
+        x += 22 + round(draw.textlength(name, font=text_font(16))) + 22
 
 
 def _card(
@@ -175,7 +176,7 @@ def _card(
     draw.rounded_rectangle((x, y, x + width, bottom), 8, fill=_PAPER, outline=_tint(colour, 0.5))
     draw.rounded_rectangle((x, y, x + 8, bottom), 4, fill=colour)
     title = f"document {document.number}  ({document.origin}; {document.stop - document.start} tokens)"
-    draw.text((x + 22, y + 10), title, fill=_MUTED, font=_font(14))
+    draw.text((x + 22, y + 10), title, fill=_MUTED, font=text_font(14))
     left, top = x + 22, y + 36
     for image in document.images[:3]:
         thumb = Image.fromarray(np.ascontiguousarray(image.pixels))
@@ -206,7 +207,7 @@ def _write(
 ) -> None:
     """Wrapped text; what has loss is in the strong colour and underlined. What does not fit ends in dots."""
     left, top, right, bottom = box
-    font, line = _font(14), 19
+    font, line = text_font(14), 19
     x, y = float(left), top
     for text, loss in spans:
         for word in re.findall(r"\n|[^\s]+[^\S\n]*|[^\S\n]+", text):
@@ -222,14 +223,6 @@ def _write(
             if loss:
                 draw.line((x, y + 17, x + wide - 1, y + 17), fill=strong)
             x += wide
-
-
-def _font(size: int) -> Any:
-    """Pillow's own font; a bitmap of one size where Pillow was built without FreeType."""
-    try:
-        return ImageFont.load_default(size)
-    except (ImportError, OSError):
-        return ImageFont.load_default()
 
 
 def _drawable(text: str, font: Any) -> str:
