@@ -12,7 +12,7 @@ from zephon_ft.record import Media, Record, Row
 
 
 def tracked() -> int:
-    return sum(isinstance(o, (Record, Row, Media)) and gc.is_tracked(o) for o in gc.get_objects())
+    return sum(type(o) in (Record, Row, Media) and gc.is_tracked(o) for o in gc.get_objects())
 
 
 @pytest.mark.parametrize("runner", ["inline", "thread"])
