@@ -86,7 +86,7 @@ def processes() -> dict[str, Any]:
         "shared_memory": "memfd" if memfd else f"a file in {tempfile.gettempdir()}",
         "room_bytes": None if memfd else shutil.disk_usage(tempfile.gettempdir()).free,  # else memory is the limit
         "dev_shm_bytes": shutil.disk_usage("/dev/shm").total if os.path.isdir("/dev/shm") else None,
-        "started_by": "a new interpreter each",
+        "started_by": "forks of a template process" if hasattr(os, "pidfd_open") else "a new interpreter each",
         "start_method_of_multiprocessing": multiprocessing.get_all_start_methods()[0],
     }
 
