@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -135,3 +136,14 @@ def test_many_threads_never_share_memory() -> None:
         thread.join()
     assert not wrong
     assert pool.allocated <= 8 * 3
+
+
+def test_leases_add_nothing_to_what_the_interpreter_walks_at_exit() -> None:
+    # Workers go on while it does, and a registry that changes then ends the program with a traceback.
+    pool = BufferPool()
+    before = len(weakref.finalize._registry)  # type: ignore[attr-defined]
+    held = [pool.lease(1 << 20) for _ in range(3)]
+    assert len(weakref.finalize._registry) == before  # type: ignore[attr-defined]
+    del held
+    gc.collect()
+    assert pool.free_bytes == 3 << 20

@@ -11,8 +11,8 @@ from __future__ import annotations
 import ctypes
 import mmap
 import threading
-import weakref
 from collections import deque
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -84,8 +84,7 @@ class BufferPool:
         if memory is None:
             memory = self.memory.map(size)
         owner = _owner_type(size).from_buffer(memory)
-        finalizer = weakref.finalize(owner, self._give_back, memory)
-        finalizer.atexit = False
+        owner.end = partial(self._give_back, memory)
         array = np.frombuffer(owner, np.uint8, nbytes)
         if self._poison:
             array[:] = _POISON
@@ -128,8 +127,15 @@ def size_class(nbytes: int) -> int:
 
 
 def _owner_type(size: int) -> Any:
-    """A ctypes array type of `size` bytes whose objects can be watched by a weak reference."""
-    return _OWNERS.get(size) or _OWNERS.setdefault(size, type("Lease", (ctypes.c_uint8 * size,), {}))
+    """A ctypes array type of `size` bytes whose objects call `end` when they die.
+
+    Not `weakref.finalize`: the interpreter walks its registry at exit, while workers may still add to it.
+    """
+    return _OWNERS.get(size) or _OWNERS.setdefault(size, type("Lease", (ctypes.c_uint8 * size,), {"__del__": _end}))
+
+
+def _end(owner: Any) -> None:
+    owner.end()
 
 
 _OWNERS: dict[int, Any] = {}  # one type per size class: a few hundred at most
