@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from zephon_ft.errors import DataError, StorageError
-from zephon_ft.io.arrow import to_rows
+from zephon_ft.io.arrow import rows_of
 from zephon_ft.io.cache import ByteCache
 from zephon_ft.io.dataset import Dataset, Shard, check_rows
 from zephon_ft.io.parquet_file import (
@@ -138,16 +138,9 @@ class ParquetDataset(Dataset):
             lambda: self._load(shard, group, names),
         ) as held:
             for number, mine in _runs(held.starts, rows):
-                within = rows[mine] - held.starts[number]
                 batch = held.batches[number]
-                if within[-1] - within[0] == len(within) - 1 and (np.diff(within) == 1).all():
-                    first = int(within[0])
-                    columns = [batch.column(name).slice(first, len(within)) for name in names]
-                else:
-                    index = pa.array(within)
-                    columns = [batch.column(name).take(index) for name in names]
-                delivered += sum(column.nbytes for column in columns)
-                found = to_rows(names, columns, len(within))
+                found, nbytes = rows_of(names, [batch.column(name) for name in names], rows[mine] - held.starts[number])
+                delivered += nbytes
                 for place, row in zip(places[mine].tolist(), found, strict=True):
                     out[place] = row
         return delivered
