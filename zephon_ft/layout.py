@@ -157,7 +157,7 @@ def _media(arrays: _Names, places: list[_Place], kinds: Mapping[str, Any], pool:
         buffer = memory.view(kind.dtype).reshape(shape)
         arrays.put(name, buffer)
         columns = [kind.columns(place.media) for place in mine]
-        for column, value in kind.columns(kind.dummy()).items():
+        for column, value in (columns[0] if columns else kind.columns(kind.dummy())).items():
             values = [found[column] for found in columns]
             arrays.put(column, np.array(values, np.int64).reshape(len(mine), len(value)))
         start = 0

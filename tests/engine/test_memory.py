@@ -191,7 +191,7 @@ def test_images_are_let_go_too():
 
     spec = Spec("images", (40,), (1,), 2, 9, 1, ("random_filter",), "best_fit", 4, (), 2, 0)
     pipe = build(spec, runner="thread", workers=3)
-    stream = iter(pipe)
+    stream = iter(pipe.options(task_rows=4))  # what is read ahead does not grow while it is watched
     held = []
     for _ in range(60):
         next(stream)

@@ -274,7 +274,7 @@ def test_replay_runs_nothing_behind_the_last_stateful_operator_for_what_was_deli
         return row
 
     def make() -> zephon_ft.Pipeline:
-        data = zephon_ft.Dataset.from_rows("d", [{"n": n} for n in range(400)])
+        data = zephon_ft.Dataset.from_rows("d", [{"n": n} for n in range(8000)])  # not through in this test
         pipe = zephon_ft.Pipeline(zephon_ft.StaticMixtureWorkSource([data], seed=1), 2, flush_every=150)
         return pipe.shuffle(20).map(behind, version="1").batch(5).options(runner=runner, workers=2, prefetch=1)
 

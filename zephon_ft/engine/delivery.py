@@ -15,6 +15,8 @@ from zephon_ft.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from zephon_ft.engine.lane_slot import LaneSlot
 
+_MANY = 8  # batches made ahead
+
 
 class Slot:
     """One delivered batch on its way: `lanes_per_batch` planned lane batches."""
@@ -44,8 +46,8 @@ class Delivery:
     ) -> None:
         self._lanes, self._rounds, self._joined = lanes, batches_per_step, lanes_per_batch
         self._prefetch = prefetch * lanes_per_batch
-        # Without media a batch is quickly made, and waking a worker for each costs as much: let half of them go first.
-        self._refill = 0 if lanes[0].lane.plan.kinds else prefetch // 2 * lanes_per_batch
+        # Where batches are small and many are made ahead, waking a worker for each costs as much: let half go first.
+        self._refill = prefetch // 2 * lanes_per_batch if prefetch >= _MANY else 0
         self._planned: dict[int, tuple[LaneSlot, Planned]] = {}  # whose group is not complete yet
         self._slots: dict[int, Slot] = {}  # by the number of their first lane batch
         # A run that goes on inside a step has lanes that are one batch ahead of others.
@@ -104,6 +106,10 @@ class Delivery:
             return None
         missing = next(i for i in range(self._head, self._head + self._joined) if i not in self._planned)
         return self._lanes[missing % len(self._lanes)]
+
+    def is_next(self, slot: Slot) -> bool:
+        """Whether the consumer gets this batch next."""
+        return self._slots.get(self._head) is slot
 
     def startable(self, only_head: bool) -> Iterator[Slot]:
         """Planned batches within the fill horizon whose layout has not begun."""

@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from zephon_ft.batch import Batch
 from zephon_ft.buffers import BufferPool
 from zephon_ft.engine.admission import Admission
 from zephon_ft.engine.checkpoint import Position
 from zephon_ft.engine.delivery import Delivery, Slot
+from zephon_ft.engine.doing import doing
 from zephon_ft.engine.events import Outcome
 from zephon_ft.engine.flushes import Flushes
 from zephon_ft.engine.lane import Lane
@@ -27,7 +27,7 @@ from zephon_ft.engine.pace import Pace
 from zephon_ft.engine.plan import Plan
 from zephon_ft.engine.ready import ReadyTasks
 from zephon_ft.engine.statistics import summary
-from zephon_ft.engine.tasks import DrainTask, FetchTask, GroupTask, LayoutTask, SourceTask, Task
+from zephon_ft.engine.tasks import DrainTask, FetchTask, FillTask, GroupTask, SourceTask, Task, layouts
 from zephon_ft.engine.work import WorkerState
 from zephon_ft.errors import ClosedError
 
@@ -84,7 +84,7 @@ class Engine:
         self._ready = ReadyTasks(plan.segments)
         ahead = 4 * self.workers
         self.admission = Admission(self.delivery, ahead + 2 * options.io_concurrency if self.remote else ahead, ahead)
-        self._states: dict[int, WorkerState] = {}
+        self.states: dict[int, WorkerState] = {}
         for slot in self.slots:
             self.admission.consider(slot)
 
@@ -114,7 +114,7 @@ class Engine:
         return self._ready.pop() or (None if self.remote else self._source_task(share))
 
     def _source_task(self, share: tuple[int, int] = (0, 1)) -> SourceTask | None:
-        slot = self.admission.next(self.held > self._budget // 2, share)
+        slot = self.admission.next(self.over_budget, share)
         return None if slot is None else (FetchTask if self.remote else SourceTask)(slot)
 
     # -- taking back results -----------------------------------------------------------------------------------
@@ -144,11 +144,11 @@ class Engine:
     def state(self) -> WorkerState:
         """This thread's bound functions and statistics."""
         ident = threading.get_ident()
-        found = self._states.get(ident)
+        found = self.states.get(ident)
         if found is None:
             found = WorkerState(self.plan)
             with self.lock:
-                self._states[ident] = found
+                self.states[ident] = found
         return found
 
     def post(self, slot: LaneSlot, event: tuple[int, int, Any]) -> None:
@@ -202,34 +202,41 @@ class Engine:
             self.wake(ready)
 
     def _start_layouts(self) -> int:
-        """Queue the layout of planned batches within the fill horizon; returns how many."""
-        over, started = self.held > self._budget // 2, 0
-        for ready in self.delivery.startable(only_head=over):
-            ready.started = True
-            self._ready.push(LayoutTask(ready))
-            started += 1
-        return started
+        """Queue the layout of planned batches within the fill horizon; returns how many tasks that are."""
+        started = layouts(self.delivery.startable(only_head=self.over_budget))
+        for task in started:
+            self._ready.push(task)
+        return len(started)
+
+    def _hold(self, nbytes: int) -> None:
+        self.held += nbytes
+        self.peak_held = max(self.peak_held, self.held)
 
     def charge(self, nbytes: int) -> bool:
         """Count bytes (negative: let go); returns whether the budget can spare more."""
         with self.lock:
-            self.held += nbytes
-            self.peak_held = max(self.peak_held, self.held)
-            return self.held <= self._budget // 2
+            self._hold(nbytes)
+            return not self.over_budget
 
     @property
     def over_budget(self) -> bool:
         """Whether encoded media should not be kept (a hint: read without the lock)."""
         return self.held > self._budget // 2
 
-    def laid_out(self, batch: Batch, nbytes: int) -> None:
-        """Count a batch that was laid out, and its bytes."""
+    def laid_out(self, slot: Slot, fills: list[FillTask]) -> None:
+        """A batch has its layout: count it, and queue what is to be decoded into it."""
+        batch = slot.batch
         with self.lock:
-            self.held += nbytes
-            self.peak_held = max(self.peak_held, self.held)
+            self._hold(slot.size)
             if batch.has_tokens:
                 self._fill[0] += batch.num_tokens
                 self._fill[1] += batch.arrays["input_ids"].size
+            for task in fills:
+                self._ready.push(task)
+            if not fills:
+                self._made(slot)
+        if fills:
+            self.wake(len(fills))
 
     def queue(self, segment: int, task: Task) -> None:
         """Make a task ready: -1 for fills, else its segment's number."""
@@ -241,10 +248,13 @@ class Engine:
         """`count` of a batch's fills are done; the last one makes it ready."""
         with self.lock:
             slot.left -= count
-            if slot.left:
-                return
-            slot.ready = True
-            self.held -= slot.nbytes
+            if not slot.left:
+                self._made(slot)
+
+    def _made(self, slot: Slot) -> None:
+        slot.ready = True
+        self.held -= slot.nbytes
+        if self.delivery.is_next(slot):
             self.arrived.notify_all()
 
     def lost(self) -> dict[str, int]:
@@ -310,7 +320,7 @@ class Engine:
         me = threading.get_ident()
         with self.lock:
             self.closed = True
-            for state in self._states.values():
+            for state in self.states.values():
                 state.closing = True
             self._ready.clear()
             self.admission.clear()
@@ -319,7 +329,7 @@ class Engine:
                 left = until - time.monotonic()
                 if left <= 0 or not self.arrived.wait(left):
                     break
-            stuck = {ident: self._describe(ident) for ident in self._running.values() if ident != me}
+            stuck = {ident: doing(self, ident) for ident in self._running.values() if ident != me}
             self.delivery.clear()
             for slot in self.slots:
                 slot.inbox = []
@@ -327,20 +337,10 @@ class Engine:
             self.held = 0
         return stuck
 
-    def _describe(self, ident: int) -> str:
-        state = self._states.get(ident)
-        name, unit = state.doing if state else ("", None)
-        for slot in self.slots:
-            for stage in slot.lane.stages if slot.drainer == ident else ():
-                if stage.doing is not None and stage.segment.head is not None:
-                    name, unit = stage.segment.head.operator.name, stage.doing
-        key = getattr(unit, "key", None)
-        return f"{name or 'a task'} on {self.plan.describe(key) if key else 'no record'}"
-
     def stats(self) -> dict[str, Any]:
         """So far: see `zephon_ft.engine.statistics.summary`."""
         with self.lock:
-            states = list(self._states.values())
+            states = list(self.states.values())
             out = {
                 "held_bytes": self.held,
                 "peak_held_bytes": self.peak_held,

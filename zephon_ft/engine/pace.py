@@ -11,29 +11,26 @@ class Pace:
     """Seconds and bytes per unit of each segment, as a moving mean. Races between workers only blur it.
 
     Attributes:
-        seconds: of work that a task should be; a runner whose tasks cost more to hand out may want them larger.
-        across: whether a source task goes on behind the end of a window, to become as large as it should be.
+        seconds: of work that a task should be. Much shorter ones spend a tenth of it on filling the processor's caches
+            anew, with the code that reads rows and takes results back.
     """
 
-    seconds = 0.003
-    across = False
+    seconds = 0.01
 
     def __init__(self, segments: int, fixed: int | None) -> None:
         self._seconds: list[float | None] = [None] * segments
         self._bytes = 0.0
         self._fixed = fixed
 
-    def groups(self, segment: int) -> int:
-        """Units for the next task of a segment."""
+    def groups(self, segment: int, frugal: bool = False) -> int:
+        """Units for the next task of a segment; `frugal`: memory is short, so an eighth of them."""
         if self._fixed is not None:
             return self._fixed
         seconds = self._seconds[segment]
-        if seconds is None:
-            return _FIRST
-        count = int(self.seconds / max(seconds, 1e-7))
+        count = _FIRST if seconds is None else min(_MOST, int(self.seconds / max(seconds, 1e-7)))
         if segment == 0 and self._bytes > 0:
             count = min(count, int(_TASK_BYTES / self._bytes))
-        return max(1, min(_MOST, count))
+        return max(1, count // 8 if frugal else count)
 
     def note(self, segment: int, units: int, seconds: float, nbytes: int = 0) -> None:
         """A task of `units` units took so long and made so many bytes."""

@@ -6,6 +6,7 @@ worker's bound functions, so that it can run anywhere. Threads run all three in 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from zephon_ft.engine.clock import Clock
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from zephon_ft.engine.engine import Engine
     from zephon_ft.engine.lane_slot import LaneSlot
 
+_LAYOUT_UNITS = 8  # that are laid out by one task, in some tenths of a millisecond: its code is in the caches then
 _FILL_PIXELS = 150_000  # source pixels that keep a worker busy for at least 0.2 ms; smaller images share a task
 
 
@@ -81,9 +83,9 @@ class SourceTask(Task):
                 slot.anchor = tuple(cursor.state())
             self.anchor = slot.anchor
             # Tasks end where an anchor is due, so that an interval's beginning never depends on their size.
-            rows = min(engine.pace.groups(0), ANCHOR_ROWS - first % ANCHOR_ROWS)
+            rows = min(engine.pace.groups(0, engine.over_budget), ANCHOR_ROWS - first % ANCHOR_ROWS)
             chunk = cursor.take(rows)
-            while engine.pace.across and 0 < len(chunk) < rows and len(more := cursor.take(rows - len(chunk))):
+            while 0 < len(chunk) < rows and len(more := cursor.take(rows - len(chunk))):  # behind the end of a window
                 chunk.extend(more)
             self.seq = slot.seq
             slot.seq += 1
@@ -179,21 +181,27 @@ class GroupTask(Task):
 
 
 class LayoutTask(Task):
-    """Lay out a planned batch and queue the decoding of its media."""
+    """Lay out planned batches and queue the decoding of their media."""
 
-    __slots__ = ("slot",)
+    __slots__ = ("slots",)
 
-    def __init__(self, slot: Slot) -> None:
-        self.slot = slot
+    def __init__(self, slots: list[Slot]) -> None:
+        self.slots = slots
 
     def prepare(self, engine: Engine) -> None:
-        slot, plan = self.slot, engine.plan
+        for slot in self.slots:
+            if not engine.closed:
+                self._lay_out(engine, slot)
+
+    @staticmethod
+    def _lay_out(engine: Engine, slot: Slot) -> None:
+        plan, state = engine.plan, engine.state()
         groups = [planned.units for _, planned in slot.parts]
         unit = next((unit for units in groups for unit in units), None)
-        engine.state().doing = ("batch", unit)
+        state.doing = ("batch", unit)
         try:
             if plan.costs is not None:
-                groups = [with_payload(engine.state(), units, not engine.over_budget) for units in groups]
+                groups = [with_payload(state, units, not engine.over_budget) for units in groups]
             batch = lay_out_parts(groups, plan.batch, plan.kinds, engine.pool, engine.names)
         except Exception as error:
             slot.failures[-1] = wrap(plan, "batch", unit, error)
@@ -205,17 +213,16 @@ class LayoutTask(Task):
             part.step = planned.index // plan.batches_per_step
         batch.lane, batch.index, batch.step = lane_batches[0].lane, lane_batches[0].index, lane_batches[0].step
         slot.size = nbytes_of_batch(batch)
-        engine.laid_out(batch, slot.size)
         slot.batch, slot.parts = batch, []
         fills = [(part, fill) for part in lane_batches for fill in part.fills]
         for part in lane_batches:
             part.fills = []
-        slot.left = len(fills) + 1
-        first = 0
+        slot.left = len(fills)
+        tasks, first = [], 0
         for share in _shares(fills):
-            engine.queue(-1, FillTask(slot, share, first))
+            tasks.append(FillTask(slot, share, first))
             first += len(share)
-        engine.filled(slot, 1)
+        engine.laid_out(slot, tasks)
 
 
 class FillTask(Task):
@@ -251,6 +258,21 @@ class FillTask(Task):
                 slot.failures[self.first + number] = wrap(plan, name, fill.media, error)
         done, self.fills = len(self.fills), []
         engine.filled(slot, done)
+
+
+def layouts(slots: Iterable[Slot]) -> list[LayoutTask]:
+    """Tasks that lay out these batches, which count as started now; small ones share a task."""
+    tasks: list[LayoutTask] = []
+    room = 0
+    for slot in slots:
+        slot.started = True
+        units = sum(len(planned.units) for _, planned in slot.parts)
+        if units > room or not tasks:
+            tasks.append(LayoutTask([]))
+            room = _LAYOUT_UNITS
+        tasks[-1].slots.append(slot)
+        room -= units
+    return tasks
 
 
 def _shares(fills: list[tuple[Batch, Fill]]) -> list[list[tuple[Batch, Fill]]]:
