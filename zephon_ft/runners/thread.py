@@ -65,25 +65,27 @@ class _Crew:
 
     def wake(self, n: int) -> None:
         """Up to n more tasks may be ready."""
-        with self.condition:
-            if self.idle:
+        # Read without the lock: a worker counts as idle before it looks for tasks under the engine's lock, under which
+        # these were made ready, so it found them or is counted here.
+        if self.idle:
+            with self.condition:
                 self.condition.notify(n)
 
     def _work(self) -> None:
         me = threading.current_thread()
         while True:
             with self.condition:
-                found = self._next()
-                while found is None:
+                self.idle += 1
+                while (found := self._next()) is None:
                     if self.closed or me not in self.threads:
+                        self.idle -= 1
                         return
                     if len(self.threads) > self.wanted():
+                        self.idle -= 1
                         self.threads.remove(me)
                         return
-                    self.idle += 1
                     self.condition.wait()
-                    self.idle -= 1
-                    found = self._next()
+                self.idle -= 1
                 if self.idle:  # source tasks are made on demand: where there was one there may be another
                     self.condition.notify()
             engine, task = found
