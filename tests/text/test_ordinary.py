@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from tests.text.samples import demo, demo_with, special, user_defined
-from zephon_ft.text.encoder import encode_ordinary
+from zephon_ft.text.ordinary import encode_ordinary
 from zephon_ft.text.tokenizer import LoadedTokenizer, demo_tokenizer_path, load_tokenizer
 
 GPT2 = Path(__file__).parents[3] / "shared" / "data" / "gpt2" / "tokenizer.json"

@@ -22,7 +22,7 @@ from zephon_ft.ab.measure import Counts
 from zephon_ft.ab.recipe import dataset, plain_text, reading, tokenizer
 from zephon_ft.io.dataset import Dataset
 from zephon_ft.record import Record
-from zephon_ft.text.encoder import encode_ordinary
+from zephon_ft.text.ordinary import encode_ordinary
 from zephon_ft.work.mixture import Chunk, StaticMixtureWorkSource
 
 ROWS_AT_ONCE = 8  # that are read, as the engine's tasks do
@@ -88,7 +88,10 @@ def threads(job: Job) -> Iterator[Counts]:
 
 
 def tokenizer_threads(job: Job) -> Iterator[Counts]:
-    """The tokenizer alone on as many threads, on texts in memory: no reading, no records."""
+    """The tokenizer alone on as many threads, on texts in memory: no reading, no records.
+
+    Texts are given to the library as they are, one by one: the yardstick for all that a loader may do about them.
+    """
     rows = dataset(job)
     names = reading(job).text
     fetched = (row for shard, facts in enumerate(rows.shards) for row in rows.fetch(shard, range(facts.rows)))

@@ -1,7 +1,8 @@
 """tokenize: a text field becomes `input_ids`.
 
 Stateless. Text is ordinary text: a literal such as ``<|endoftext|>`` in it never becomes a special id, and special
-tokens are added only where `special_tokens` says so. Each worker thread encodes with a tokenizer of its own.
+tokens are added only where `special_tokens` says so. Each worker thread encodes with a tokenizer of its own,
+which remembers words where that changes no id: see `zephon_ft.text.words`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import numpy as np
 from zephon_ft.errors import ConfigError, DataError
 from zephon_ft.ops.base import Operator, RecordWork, WorkContext
 from zephon_ft.record import Record
-from zephon_ft.text.encoder import encode_ordinary
 from zephon_ft.text.tokenizer import LoadedTokenizer, load_tokenizer
 
 _ABSENT = object()
@@ -78,10 +78,11 @@ class Tokenize(Operator):
             object.__setattr__(self, attribute, value)
 
     def bind(self, context: WorkContext) -> RecordWork:
-        encoder, inner = self.tokenizer.clone_ordinary()
-        bos, eos = self._around("bos"), self._around("eos")
-        tokenizer = inner if bos else encoder
+        first, inner = self.tokenizer.encoders()
+        bos, eos = (np.array(self._around(side), np.int32) for side in ("bos", "eos"))
+        encode = inner.encode if len(bos) else first.encode
         field, keep, count, longest = self.field, self.keep, context.count, self.max_length
+        around = len(bos) + len(eos) > 0
         may_drop = self.on_missing == "drop"
 
         def work(record: Record) -> Record | None:
@@ -91,17 +92,17 @@ class Tokenize(Operator):
                     count("dropped by tokenize: no text")
                     return None
                 raise not_usable("tokenize", record.fields, field, text, "text")
-            ids = encode_ordinary(tokenizer, text)
-            if not ids:
+            ids = encode(text)
+            if not len(ids):
                 count("dropped by tokenize: empty text")
                 return None
-            if bos or eos:
-                ids = bos + ids + eos
+            if around:
+                ids = np.concatenate((bos, ids, eos))
             if longest is not None and len(ids) > longest:
                 ids = ids[:longest]
                 count("cut by tokenize")
             kept = kept_fields("tokenize", record.fields, keep)
-            kept["input_ids"] = np.fromiter(ids, np.int32, len(ids))
+            kept["input_ids"] = ids
             record.fields = kept
             return record
 

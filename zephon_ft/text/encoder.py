@@ -8,8 +8,9 @@ first character lies; the assistant's content and the token that ends its turn a
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from itertools import chain
 
 import numpy as np
 
@@ -17,9 +18,7 @@ from zephon_ft.errors import ChatError
 from zephon_ft.record import IGNORE_INDEX
 from zephon_ft.text.templates import ANSWER, IMAGE_SLOT, TEMPLATE, Fragment
 from zephon_ft.text.tokenizer import LoadedTokenizer, SpecialToken
-
-if TYPE_CHECKING:
-    import tokenizers
+from zephon_ft.text.words import WordEncoder
 
 ImageTokens = tuple[str | None, str, str | None]  # what comes before an image, stands for it, and comes behind it
 QWEN_IMAGE_TOKENS: ImageTokens = ("<|vision_start|>", "<|image_pad|>", "<|vision_end|>")
@@ -47,7 +46,7 @@ class ChatEncoder:
         image_tokens: ImageTokens | None,
         answer_tokens: Iterable[str] = (),
     ) -> None:
-        self.first, self.inner = tokenizer.clone_ordinary()
+        self.first, self.inner = tokenizer.encoders()
         slot = [name or None for name in image_tokens or (None, None, None)]
         special = structural_tokens(tokenizer, (*slot, end_token, *answer_tokens))
         self._prefix, self._image, self._suffix = (None if name is None else special[name] for name in slot)
@@ -55,7 +54,7 @@ class ChatEncoder:
         self._split_template = splitter(special)
         self._split_answer = splitter({name: special[name] for name in answer_tokens})
         self._items: dict[str, list[str | SpecialToken]] = {}
-        self.pieces: dict[str, list[int]] = {}
+        self.pieces: dict[str, bytes] = {}  # their ids
 
     def encode(self, fragments: Sequence[Fragment], images: Sequence[int]) -> tuple[np.ndarray, np.ndarray, list[int]]:
         """Encode one conversation.
@@ -96,7 +95,7 @@ class ChatEncoder:
         draft.flush()
         if len(draft.offsets) != len(images):
             raise ChatError(f"the template placed {len(draft.offsets)} images, but the record has {len(images)}")
-        ids = np.fromiter(draft.ids, np.int32, len(draft.ids))
+        ids = np.array(draft.ids, np.int32)
         labels = np.full(len(ids), IGNORE_INDEX, np.int32)
         for start, stop in draft.trained:
             labels[start:stop] = ids[start:stop]
@@ -129,7 +128,7 @@ class _Draft:
     )
 
     def __init__(self, encoder: ChatEncoder, images: Sequence[int]) -> None:
-        self.ids: list[int] = []
+        self.ids = array("i")  # int32
         self.trained: list[tuple[int, int]] = []  # runs of trained tokens
         self.offsets: list[int] = []
         self._encoder = encoder
@@ -173,7 +172,7 @@ class _Draft:
             self.special(prefix)
         self.flush(token.lstrip)
         self.offsets.append(len(self.ids))
-        self.ids += [token.id] * self._images[number]
+        self.ids += array("i", (token.id,)) * self._images[number]
         self._strip = token.rstrip
         if suffix is not None:
             self.special(suffix)
@@ -187,52 +186,33 @@ class _Draft:
                 text, spans = text[shift:], [(start - shift, stop - shift) for start, stop in spans]
             if strip_end:
                 text = text.rstrip()
-            tokenizer = self._encoder.first if self._is_first else self._encoder.inner
+            encoder = self._encoder.first if self._is_first else self._encoder.inner
             if spans:
-                self._encode_trained(tokenizer, text, spans)
+                self._encode_trained(encoder, text, spans)
             elif len(self._parts) > 1 or self._is_first:
-                self.ids += encode_ordinary(tokenizer, text)
+                self.ids.frombytes(encoder.encode(text).tobytes())
             else:
-                self.ids += self._remembered(tokenizer, text)
+                self.ids.frombytes(self._remembered(encoder, text))
         if self._parts:
             self._parts, self._spans, self._size = [], [], 0
         self._is_first = self._open = self._strip = False
 
-    def _encode_trained(self, tokenizer: tokenizers.Tokenizer, text: str, spans: list[tuple[int, int]]) -> None:
-        encoding = tokenizer.encode(text, add_special_tokens=False)
+    def _encode_trained(self, encoder: WordEncoder, text: str, spans: list[tuple[int, int]]) -> None:
+        ids, places = encoder.encode_marked(text, list(chain.from_iterable(spans)))
         at = len(self.ids)
-        self.ids += encoding.ids
-        for start, stop in spans:
-            begin, end = first_token_from(encoding, start), first_token_from(encoding, stop)
+        self.ids.frombytes(ids.tobytes())
+        for begin, end in zip(places[::2], places[1::2], strict=True):
             if end > begin:
                 self.trained.append((at + begin, at + end))
 
-    def _remembered(self, tokenizer: tokenizers.Tokenizer, text: str) -> list[int]:
+    def _remembered(self, encoder: WordEncoder, text: str) -> bytes:
         pieces = self._encoder.pieces
         ids = pieces.get(text)
         if ids is None:
-            ids = encode_ordinary(tokenizer, text)
+            ids = encoder.encode(text).tobytes()
             if len(pieces) < _REMEMBERED:
                 pieces[text] = ids
         return ids
-
-
-def encode_ordinary(tokenizer: tokenizers.Tokenizer, text: str) -> list[int]:
-    """Ids of `text`, no special tokens added. A batch of one: unlike `encode` it computes no offsets (a fifth less)."""
-    return tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids
-
-
-def first_token_from(encoding: tokenizers.Encoding, character: int) -> int:
-    """Index of the first token whose first character is at or behind `character`; the number of tokens if none is."""
-    low, high = 0, len(encoding)
-    while low < high:
-        middle = (low + high) // 2
-        span = encoding.token_to_chars(middle)
-        if span is not None and span[0] < character:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 def structural_tokens(tokenizer: LoadedTokenizer, names: Iterable[str | None] = ()) -> dict[str, SpecialToken]:

@@ -11,7 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import tokenizers
 
 
 def ordinary_text_json(parsed: dict[str, Any], special: Iterable[str]) -> tuple[str, str | None]:
@@ -40,6 +43,11 @@ def ordinary_text_json(parsed: dict[str, Any], special: Iterable[str]) -> tuple[
     if inner == plain["pre_tokenizer"]:
         return first, None
     return first, json.dumps({**plain, "pre_tokenizer": inner}, ensure_ascii=False)
+
+
+def encode_ordinary(tokenizer: tokenizers.Tokenizer, text: str) -> list[int]:
+    """Ids of `text`, no special tokens added. A batch of one: unlike `encode` it computes no offsets (a fifth less)."""
+    return tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids
 
 
 def _without(model: dict[str, Any], hidden: set[str], kept: list[dict[str, Any]]) -> dict[str, Any]:

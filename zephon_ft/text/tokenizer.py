@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from zephon_ft.errors import ConfigError
 from zephon_ft.text.ordinary import ordinary_text_json
+from zephon_ft.text.words import WordEncoder, separable
 
 if TYPE_CHECKING:
     import tokenizers
@@ -48,6 +49,7 @@ class LoadedTokenizer:
         special_tokens: every token that is not ordinary text, by its literal.
         bos, eos, pad: the literals, or None where unknown; `bos_id`, `eos_id`, `pad_id` are their ids.
         chat_template: Jinja text from the configuration, or None.
+        separable: whether the ids of ordinary text are those of its words: see `zephon_ft.text.words`.
     """
 
     source: str
@@ -57,6 +59,7 @@ class LoadedTokenizer:
     eos: str | None
     pad: str | None
     chat_template: str | None
+    separable: bool
     _full: str = field(repr=False)
     _ordinary: str = field(repr=False)
     _ordinary_inner: str | None = field(repr=False)
@@ -104,6 +107,12 @@ class LoadedTokenizer:
         """
         first = _parse(self._ordinary)
         return first, first if self._ordinary_inner is None else _parse(self._ordinary_inner)
+
+    def encoders(self) -> tuple[WordEncoder, WordEncoder]:
+        """Two encoders for one thread, of the tokenizers of `clone_ordinary` (often the same object)."""
+        first, inner = self.clone_ordinary()
+        encoder = WordEncoder(first, self.separable)
+        return encoder, encoder if inner is first else WordEncoder(inner, self.separable)
 
 
 def load_tokenizer(
@@ -181,6 +190,7 @@ def _build(text: str, source: str, config: dict[str, Any], explicit: dict[str, s
         eos=chosen["eos"],
         pad=chosen["pad"],
         chat_template=config.get("chat_template"),
+        separable=separable(parsed),
         _full=full,
         _ordinary=ordinary,
         _ordinary_inner=inner,
