@@ -2,8 +2,9 @@
 
 The sample photographs that the package ships are cut and scaled anew for every row (no two are the same), given the
 fine grain that a camera's sensor has (an enlarged picture without grain would be far too easy a JPEG), and stored as
-JPEG of quality 90, 4:2:0. The text beside each is random words. A row is a function of the seed, its number and the
-versions of Pillow and numpy; text lengths are those of the tokenizer that is given. Needs Pillow, pyarrow, tokenizers.
+JPEG of quality 90, 4:2:0. The text beside each is prose, though not about it. A row is a function of the seed, its
+number and the versions of Pillow, numpy and Python; text lengths are those of the tokenizer that is given. Needs
+Pillow, pyarrow, tokenizers.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from zephon_ft.ab.cache import cached
-from zephon_ft.ab.words import words
+from zephon_ft.ab.prose import prose
 from zephon_ft.errors import ConfigError
 
-VERSION = 1
+VERSION = 2
 GRAIN = 3.4  # standard deviation of the grain, in steps of 0..255
 QUALITY = 90
 ROW_GROUP = 100
@@ -81,7 +82,7 @@ def write(path: Path, what: Photographs, tokenizer: str, row_group: int = ROW_GR
         name, picture = pictures[number % len(pictures)]
         total = int(rng.integers(what.tokens[0], what.tokens[1] + 1))
         asked = max(1, int(total * rng.uniform(0.1, 0.4)))
-        turn = {"user": words(counter, asked, rng), "assistant": words(counter, total - asked, rng)}
+        turn = {"user": prose(counter, asked, rng), "assistant": prose(counter, total - asked, rng)}
         file = {"bytes": photograph(picture, what, sheet, rng), "path": f"{number:06}.jpg"}
         return {"images": [file], "texts": [turn], "source": name}
 
