@@ -185,7 +185,7 @@ def _rope(positions: np.ndarray, places: list[_Place], kinds: Mapping[str, Any])
             document = (place.row, place.column, place.length)
             documents.setdefault(document, []).append((place.media.offset - place.column, merged))
     for (row, column, length), images in documents.items():
-        out[:, row, column : column + length] = mrope(length, images, merge_size=1)
+        mrope(length, images, merge_size=1, out=out[:, row, column : column + length])
     return out
 
 
