@@ -8,13 +8,14 @@ import sys
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Regex, Tokenizer, pre_tokenizers
+from tokenizers import Encoding, Regex, Tokenizer, pre_tokenizers
 
 from tests.text.samples import demo, demo_with, special, user_defined
 from zephon_ft.text import words
@@ -264,3 +265,18 @@ def test_a_mark_is_at_the_token_where_the_library_has_it(name: str, text: str, m
     ids, places = encoder.encode_marked(text, marks)
     assert ids.tolist() == encoding.ids
     assert places == [next((i for i, start in enumerate(starts) if start >= mark), len(starts)) for mark in marks]
+
+
+def test_no_text_is_encoded_twice_however_many_marks_are_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, tokenizer = _asked(monkeypatch), demo().clone_ordinary()[0]
+
+    def encode(text: str, **options: Any) -> Encoding:
+        asked.append(text)
+        return tokenizer.encode(text, **options)
+
+    counting = SimpleNamespace(encode=encode, encode_batch_fast=tokenizer.encode_batch_fast)
+    text = "one " + "\u5b57" * 2 * words.LONGEST + " two"
+    ids, places = WordEncoder(counting, True).encode_marked(text, range(len(text)))  # type: ignore[arg-type]
+    assert sorted(filter(None, asked)) == sorted(words._pieces(text)[:-1])
+    assert ids.tolist() == encode_ordinary(tokenizer, text)
+    assert places == sorted(places)

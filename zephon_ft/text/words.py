@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -105,19 +105,24 @@ class WordEncoder:
             encoding = self.tokenizer.encode(text, add_special_tokens=False)
             return np.array(encoding.ids, np.int32), [first_token_from(encoding, mark) for mark in marks]
         pieces = _pieces(text)
-        found = self._look_up(pieces)
         starts = list(accumulate(map(len, pieces), initial=0))
-        tokens = list(accumulate(map(len, found), initial=0))  # bytes
-        places = []
+        spots: list[tuple[int, int]] = []  # of each mark: the piece, and the character in it
+        within: dict[int, tokenizers.Encoding] = {}  # pieces with a mark behind their start: each is encoded once
         for mark in marks:
             mark = min(max(mark, 0), len(text))
-            number = bisect_left(starts, mark)
-            place = tokens[number] // 4
-            if starts[number] > mark:  # within the piece before
-                place = tokens[number - 1] // 4
-                encoding = self.tokenizer.encode(pieces[number - 1], add_special_tokens=False)
-                place += first_token_from(encoding, mark - starts[number - 1])
-            places.append(place)
+            number = bisect_right(starts, mark) - 1
+            spots.append((number, mark - starts[number]))
+            if starts[number] < mark and number not in within:
+                within[number] = self.tokenizer.encode(pieces[number], add_special_tokens=False)
+                pieces[number] = ""  # so it is not looked up
+        found = self._look_up(pieces)
+        for number, encoding in within.items():
+            found[number] = array("i", encoding.ids).tobytes()
+        tokens = [size // 4 for size in accumulate(map(len, found), initial=0)]
+        places = [
+            tokens[number] + (first_token_from(within[number], character) if character else 0)
+            for number, character in spots
+        ]
         return _joined(found), places
 
     def _look_up(self, pieces: list[str]) -> list[bytes]:
