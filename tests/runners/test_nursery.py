@@ -17,6 +17,7 @@ from tests.runners.helpers import alive, processes, wait_for
 from zephon_ft.runners import process
 from zephon_ft.runners.channel import ParentEnd
 from zephon_ft.runners.nursery import Nursery
+from zephon_ft.runners.payloads import Lender
 from zephon_ft.runners.shared import Arena
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems have no pidfd: no template")
@@ -53,7 +54,7 @@ def settled(*modules: str) -> Nursery:
 def test_workers_are_forked_only_where_that_is_safe_and_start_anyway(module, forked):
     nursery, arena = settled(module), Arena()
     arena.map(4096)
-    channel = ParentEnd(arena)  # open, so the worker waits for its plan
+    channel = ParentEnd(arena, Lender(arena, 0))  # open, so the worker waits for its plan
     try:
         worker, pidfd = nursery.start(*channel.theirs, arena.fd, 0)
         assert (parent_of(worker.pid) == os.getpid()) != forked

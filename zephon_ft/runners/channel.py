@@ -3,7 +3,7 @@
 A message and its answer share a slot, which the parent uses again when it has taken in the answer, so neither side can
 overwrite what the other still reads. The parent alone makes slots; an answer that does not fit goes through the socket
 once, and the slot grows. A message that the worker has not begun to read can be taken back: its header is one packet,
-and the kernel gives it to one reader only.
+and the kernel gives it to one reader only. What lies in shared memory already, a message only names: see `payloads`.
 """
 
 from __future__ import annotations
@@ -12,20 +12,25 @@ import mmap
 import pickle
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
 from zephon_ft.buffers import size_class
-from zephon_ft.runners.pickling import dump
+from zephon_ft.record import Media
+from zephon_ft.runners.payloads import Lender, ParentPayloads, Payloads, Place, WorkerPayloads
+from zephon_ft.runners.pickling import Reducers, dump
 from zephon_ft.runners.shared import Arena, Region, Window
 
 _PACKETS = getattr(socket, "SOCK_SEQPACKET", None)
 # Messages on their way to a worker: one that it works on, and the next, if that can be taken back.
 SLOTS = 2 if _PACKETS is not None else 1
 _FIRST_SLOT = 64 << 10
-_MESSAGE = struct.Struct("=qqqq")  # slot number, its region (offset, size), length of the content
-_ANSWER = struct.Struct("=qqq")  # slot number, length of the content, 1 if that follows on the socket
+# Slot number, its region (offset, size), length of the pickle, number of places behind it, region that is lent.
+_MESSAGE = struct.Struct("=qqqqqqq")
+# Slot number, length of the pickle, 1 if that follows on the socket, number of places behind it, finished, short.
+_ANSWER = struct.Struct("=qqqqqq")
+_PLACE = struct.Struct("=qqqqq")
 
 
 class Closed(Exception):
@@ -35,13 +40,18 @@ class Closed(Exception):
 class ParentEnd:
     """The parent's side of a channel.
 
+    Args:
+        lender: of all channels of this parent.
+
     Attributes:
         theirs: file descriptors that the worker must inherit, for `WorkerEnd`; close them with `started`.
         fd: readable when there is an answer, or the worker is gone.
     """
 
-    def __init__(self, arena: Arena) -> None:
+    def __init__(self, arena: Arena, lender: Lender) -> None:
         self._arena = arena
+        self._payloads = ParentPayloads(arena, lender)
+        self._reducers = Reducers({Media: self._payloads.reduce})
         self._desk, self._tray = socket.socketpair(type=_PACKETS or socket.SOCK_STREAM)
         try:
             self._answers, self._far = socket.socketpair()
@@ -59,23 +69,24 @@ class ParentEnd:
         """The worker has what it needs. (The tray stays open here too, to take messages back.)"""
         self._far.close()
 
-    def send(self, message: Any, reducers: dict[type, Callable[[Any], Any]] | None = None) -> int:
+    def send(self, message: Any) -> int:
         """Send a message; returns its number, which the answer will have. SLOTS may be on their way at once.
 
         Raises:
             OSError: no shared memory. Any other Exception: it cannot be pickled. Nothing was sent.
         """
         number = self._free[-1]
-        sink = _Sink(self._slot(number))
-        dump(message, sink, reducers)
+        sink = _Sink(self._slot(number), self._payloads)
+        length = sink.take(message, self._reducers)
         if sink.rest:
             content = sink.content()
             self._wanted[number] = size_class(len(content) + len(content) // 4)
             self._slot(number)[: len(content)] = content
         self._free.pop()
-        region = self._arena.region(self._slot(number))
+        self._payloads.sent(number)
+        region, lent = self._arena.region(self._slot(number)), self._payloads.next_region()
         with suppress(OSError):  # it is dead, which `receive` tells
-            self._desk.sendall(_MESSAGE.pack(number, *region, sink.size))
+            self._desk.sendall(_MESSAGE.pack(number, *region, length, len(self._payloads.places), *lent))
         return number
 
     def take_back(self) -> int | None:
@@ -84,7 +95,8 @@ class ParentEnd:
             header = self._tray.recv(_MESSAGE.size, socket.MSG_DONTWAIT)
         except OSError:
             return None
-        number = _MESSAGE.unpack(header)[0]
+        number, *_, offset, size = _MESSAGE.unpack(header)
+        self._payloads.taken_back(number, Region(offset, size))
         self._free.append(number)
         return number
 
@@ -94,15 +106,18 @@ class ParentEnd:
         Raises:
             Closed: the worker is gone.
         """
-        number, size, follows = _ANSWER.unpack(_receive(self._answers, _ANSWER.size))
+        number, length, follows, count, finished, short = _ANSWER.unpack(_receive(self._answers, _ANSWER.size))
+        size = length + count * _PLACE.size
         if follows:
-            content: Any = _receive(self._answers, size)
+            content: Any = memoryview(_receive(self._answers, size))
             self._wanted[number] = size_class(size + size // 4)
         else:
             content = memoryview(self._slot(number))[:size]
+        views = self._payloads.answered(number, _places(content, length, count))
+        self._payloads.settle(finished, short)
         self._free.append(number)
         try:
-            return number, pickle.loads(content)
+            return number, pickle.loads(content[:length], buffers=views)
         except Exception as error:
             return number, error
 
@@ -122,6 +137,7 @@ class ParentEnd:
         for memory in filter(None, self._slots):
             self._arena.release(memory)
         self._slots = [None] * SLOTS
+        self._payloads.close()
 
     def _slot(self, number: int) -> mmap.mmap:
         memory = self._slots[number]
@@ -144,13 +160,17 @@ class WorkerEnd:
         tray, answers = theirs
         self._tray, self._answers = socket.socket(fileno=tray), socket.socket(fileno=answers)
         self._window = window
+        self._payloads = WorkerPayloads(window)
+        self._reducers = Reducers({Media: self._payloads.reduce})
         self._number, self._region = 0, Region(0, 0)
 
     def receive(self) -> Any:
         """The next message. Raises Closed."""
-        self._number, offset, size, length = _MESSAGE.unpack(_receive(self._tray, _MESSAGE.size))
+        self._number, offset, size, length, count, *lent = _MESSAGE.unpack(_receive(self._tray, _MESSAGE.size))
         self._region = Region(offset, size)
-        return pickle.loads(memoryview(self._window.map(self._region))[:length])
+        content = memoryview(self._window.map(self._region))
+        views = self._payloads.receive(Region(*lent), _places(content, length, count))
+        return pickle.loads(content[:length], buffers=views)
 
     def answer(self, message: Any) -> None:
         """Answer the message that was received last.
@@ -158,26 +178,39 @@ class WorkerEnd:
         Raises:
             Exception: it cannot be pickled; nothing was sent. Closed: the parent is gone.
         """
-        sink = _Sink(self._window.map(self._region))
-        dump(message, sink)
+        payloads = self._payloads
+        sink = _Sink(self._window.map(self._region), payloads)
+        length = sink.take(message, self._reducers)
+        header = (self._number, length, bool(sink.rest), len(payloads.places), payloads.finished, payloads.short)
         try:
-            self._answers.sendall(_ANSWER.pack(self._number, sink.size, bool(sink.rest)))
+            self._answers.sendall(_ANSWER.pack(*header))
             if sink.rest:
                 self._answers.sendall(sink.content())
         except OSError as error:
             raise Closed from error
+        payloads.end()
 
 
 class _Sink:
     """Writes into a slot, and beside it what does not fit."""
 
-    def __init__(self, slot: mmap.mmap) -> None:
-        self._slot = slot
+    def __init__(self, slot: mmap.mmap, payloads: Payloads) -> None:
+        self._slot, self._payloads = slot, payloads
         self.clear()
+
+    def take(self, message: Any, reducers: Reducers) -> int:
+        """Write a message and the places that it names; returns the length of the pickle."""
+        self._payloads.begin()
+        dump(message, self, reducers, self._payloads.inside)
+        length = self.size
+        if self._payloads.places:
+            self.write(b"".join(_PLACE.pack(*place) for place in self._payloads.places))
+        return length
 
     def clear(self) -> None:
         self.size = 0
         self.rest: list[bytes] = []
+        self._payloads.places.clear()
 
     def write(self, data: Any) -> int:
         count = len(data)
@@ -194,15 +227,24 @@ class _Sink:
         return b"".join((self._slot[:inside], *self.rest))
 
 
-def _receive(sock: socket.socket, size: int) -> bytearray:
-    data = bytearray(size)
-    view, got = memoryview(data), 0
-    while got < size:
-        try:
+def _places(content: memoryview, length: int, count: int) -> Iterable[Place]:
+    """The places behind a pickle of that length."""
+    return map(Place._make, _PLACE.iter_unpack(content[length : length + count * _PLACE.size]))
+
+
+def _receive(sock: socket.socket, size: int) -> bytes | bytearray:
+    try:
+        first = sock.recv(size)
+        if len(first) == size:
+            return first
+        data = bytearray(size)
+        view, got, count = memoryview(data), len(first), len(first)
+        view[:got] = first
+        while count and got < size:
             count = sock.recv_into(view[got:])
-        except OSError as error:
-            raise Closed from error
-        if not count:
-            raise Closed
-        got += count
+            got += count
+    except OSError as error:
+        raise Closed from error
+    if got < size:
+        raise Closed
     return data

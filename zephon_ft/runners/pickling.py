@@ -14,7 +14,7 @@ import traceback
 from collections import ChainMap
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import Any, Protocol
 
 import cloudpickle
@@ -32,36 +32,43 @@ class Sink(Protocol):
         """Take bytes, or anything with the buffer protocol."""
 
 
-def dump(value: Any, sink: Sink, reducers: dict[type, Callable[[Any], Any]] | None = None) -> None:
+def dump(
+    value: Any,
+    sink: Sink,
+    reducers: Reducers | None = None,
+    inside: Callable[[pickle.PickleBuffer], Any] | None = None,
+) -> None:
     """Write `value` so that `pickle.loads` gives it back in another process of this pipeline.
 
     Args:
         sink: is cleared first, and again where plain pickle gives up half-way.
-        reducers: how to take objects of these types apart, besides the usual.
+        reducers: how to take objects apart; default: the usual.
+        inside: tells of a buffer whether its bytes are written; those of others are for the reader to provide, as the
+            `buffers` of `pickle.loads`. Default: all are.
 
     Raises:
         Exception: it cannot be pickled in any way; whatever pickle raised.
     """
-    table: Any = _REDUCERS if reducers is None else ChainMap(reducers, _REDUCERS)
+    table = _REDUCERS if reducers is None else reducers
     sink.clear()
     try:
-        pickler = pickle.Pickler(sink, _PROTOCOL)
+        pickler = pickle.Pickler(sink, _PROTOCOL, buffer_callback=inside)
         pickler.dispatch_table = table
         pickler.dump(value)
     except Exception:
         sink.clear()
-        _ByValue(sink, table).dump(value)
+        _ByValue(sink, table, inside).dump(value)
 
 
 class _ByValue(cloudpickle.Pickler):  # type: ignore[misc]
-    def __init__(self, sink: Sink, table: Any) -> None:
+    def __init__(self, sink: Sink, table: Any, inside: Any) -> None:
         # Set before pickle's own __init__ looks for it.
         self.dispatch_table = ChainMap(cloudpickle.Pickler.dispatch_table, _Accepting(), table)
-        super().__init__(sink, _PROTOCOL)
+        super().__init__(sink, _PROTOCOL, inside)
 
 
 class _Accepting(dict):  # type: ignore[type-arg]
-    """Stands before `_Reducers`: what plain pickle refuses is no problem here."""
+    """Stands before `Reducers`: what plain pickle refuses is no problem here."""
 
     def __missing__(self, cls: type) -> Any:
         if _is_here_only(cls) and not issubclass(cls, (BaseException, type)):
@@ -73,8 +80,11 @@ def _is_here_only(cls: type) -> bool:
     return cls.__module__ == "__main__"  # workers have another main module
 
 
-class _Reducers(dict):  # type: ignore[type-arg]
-    """How to take an object of a type apart; found once per type."""
+class Reducers(dict):  # type: ignore[type-arg]
+    """How to take an object of a type apart: what it is made with, and the usual for all others, found once per type.
+
+    (A chain of mappings would be asked in Python for every object.)
+    """
 
     def __missing__(self, cls: type) -> Any:
         if issubclass(cls, type):
@@ -100,15 +110,12 @@ def _slotted(cls: type) -> Any:
     return (lambda value: (cls, get(value))) if len(names) > 1 else (lambda value: (cls, (get(value),)))
 
 
-def _default(value: Any) -> Any:
-    return value.__reduce_ex__(_PROTOCOL)
-
-
 def _refuse(value: Any) -> Any:
     raise pickle.PicklingError(f"{type(value).__name__} is defined in the main module: it goes by value")
 
 
-_REDUCERS = _Reducers()
+_default = methodcaller("__reduce_ex__", _PROTOCOL)
+_REDUCERS = Reducers()
 
 
 # -- exceptions ------------------------------------------------------------------------------------------------

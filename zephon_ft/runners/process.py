@@ -16,27 +16,25 @@ import socket
 import subprocess
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from zephon_ft.errors import ConfigError, PipelineError
-from zephon_ft.runners.channel import SLOTS, Closed
+from zephon_ft.runners.channel import Closed
+from zephon_ft.runners.dispatch import Dispatch
 from zephon_ft.runners.nursery import Nursery
+from zephon_ft.runners.payloads import Lender
 from zephon_ft.runners.shared import Arena
 from zephon_ft.runners.shipment import ship
 from zephon_ft.runners.thread import ThreadRunner, the_pool
-from zephon_ft.runners.worker import Answer, shared_array
-from zephon_ft.runners.worker_process import LAST_WAIT, Board, Job, WorkerProcess, cause
+from zephon_ft.runners.worker import Answer
+from zephon_ft.runners.worker_process import LAST_WAIT, Board, WorkerProcess, cause
 
 if TYPE_CHECKING:
     from zephon_ft.engine.engine import Engine
 
 logger = logging.getLogger("zephon_ft")
-_TASK_SECONDS = 0.01  # of work in a task: sending it and its results costs a fraction of a millisecond
 _ATTEMPTS = 3  # deaths of a worker while it ran a task, before the task is blamed
 
 
@@ -47,10 +45,10 @@ class ProcessRunner:
 
     def __init__(self) -> None:
         self._workers: list[WorkerProcess] = []
-        self._again: deque[Job] = deque()  # of workers that died
         self._deaths = 0  # since a task was last finished
         self._closing = False
         self._woken = False
+        self._room = True  # some worker may have room for more
         self._bell_lock = threading.Lock()
         self._stuck: list[str] = []
         self._thread: threading.Thread | None = None
@@ -79,8 +77,8 @@ class ProcessRunner:
         modules = dict.fromkeys(name for kind in kinds for name in getattr(kind, "modules", ()))
         self._nursery = Nursery(tuple(modules))
         self._board = Board(self._arena, self._size, engine.plan)
-        engine.workers *= SLOTS  # tasks in flight: each process has its next one waiting
-        engine.pace.seconds, engine.pace.across = _TASK_SECONDS, True
+        self._lender = Lender(self._arena, engine.options.resolved_budget() // 4)
+        self._dispatch = Dispatch(engine)
         engine.pool.memory = self._arena
         if engine.remote:
             the_pool().add(engine, computing=False)
@@ -121,8 +119,8 @@ class ProcessRunner:
     def _wake(self, n: int) -> None:
         """There may be something to do (called by anyone, without locks)."""
         self._storage_wake(n)
-        if threading.current_thread() is self._thread:
-            return
+        if threading.current_thread() is self._thread or not (self._room or self._closing):
+            return  # the next answer wakes it
         with self._bell_lock:
             if self._woken:
                 return
@@ -159,7 +157,8 @@ class ProcessRunner:
                 if left <= 0 or not any(worker.jobs for worker in self._workers):
                     return
             else:
-                self._hand_out()
+                self._room = True  # before tasks are looked for, as below
+                self._room = self._dispatch.hand_out(self._workers)
             awake = []
             for key, _ in self._selector.select(left):
                 worker = key.data
@@ -181,62 +180,6 @@ class ProcessRunner:
             for worker in awake:
                 self._take(worker)
 
-    def _hand_out(self) -> None:
-        """Give every worker what it has room for: of its own lanes, and where it would idle, of any."""
-        ready = [worker for worker in self._workers if worker.ready]
-        for level in range(SLOTS):
-            for worker in ready:
-                if len(worker.jobs) <= level:
-                    self._give(worker, (worker.number, self._size))
-        for worker in ready:
-            if not worker.jobs:
-                self._give(worker, (0, 1))
-            if not worker.jobs and (job := self._take_back()) is not None:
-                self._send(worker, job)
-
-    def _take_back(self) -> Job | None:
-        """A job that waits behind another one, which may take long."""
-        for worker in self._workers:
-            if len(worker.jobs) > 1 and (number := worker.channel.take_back()) is not None:
-                return worker.jobs.pop(number)
-        return None
-
-    def _give(self, worker: WorkerProcess, share: tuple[int, int]) -> None:
-        if self._engine.failure is None:
-            job = self._again.popleft() if self._again else self._next_job(share)
-            if job is not None:
-                self._send(worker, job)
-
-    def _next_job(self, share: tuple[int, int]) -> Job | None:
-        """The next task that a worker has to compute; what needs none is done here."""
-        engine = self._engine
-        while (task := engine.next_task(share=share)) is not None:
-            try:
-                payload = task.prepare(engine)
-                if payload is not None:
-                    return Job(task, payload)
-            except BaseException as error:
-                engine.fail(error)
-            engine.finish(task)
-        return None
-
-    def _send(self, worker: WorkerProcess, job: Job) -> None:
-        try:
-            number = worker.channel.send((job.task.compute, job.payload), {np.ndarray: self._reduce_array})
-            worker.jobs[number] = job
-        except Exception as error:
-            failure = PipelineError(f"a task cannot be sent to a worker process: {type(error).__name__}: {error}")
-            failure.__cause__ = error
-            self._engine.fail(failure)
-            self._engine.finish(job.task)
-
-    def _reduce_array(self, array: np.ndarray) -> Any:
-        """Arrays in shared memory (a batch's pixels) are only named; the worker writes into them."""
-        found = self._arena.locate(array) if array.nbytes else None
-        if found is None or not array.flags.c_contiguous:
-            return array.__reduce_ex__(5)
-        return shared_array, (*found, array.shape, array.dtype)
-
     def _take(self, worker: WorkerProcess) -> None:
         """An answer, or a worker's end."""
         engine = self._engine
@@ -247,29 +190,14 @@ class ProcessRunner:
             return
         if not isinstance(answer, Answer):
             reason = f"{type(answer).__name__}: {answer}"
-            answer = Answer(None, PipelineError(f"a worker's result cannot be read ({reason})"), {}, [], [])
+            answer = Answer([], PipelineError(f"a worker's result cannot be read ({reason})"), {}, [], [])
         if answer.error is not None:
             engine.fail(answer.error)
         if not worker.ready:
             worker.ready = True
             return
         self._deaths = 0
-        job = worker.jobs.pop(number)
-        try:
-            self._count(answer)
-            if answer.error is None:
-                job.task.complete(engine, answer.result)
-        except BaseException as error:
-            engine.fail(error)
-        finally:
-            engine.finish(job.task)
-
-    def _count(self, answer: Answer) -> None:
-        """Add a worker's statistics to ours."""
-        self._engine.state().merge(answer.counts, answer.notes)
-        for dataset, counts in zip(self._engine.plan.source.datasets, answer.datasets):
-            if counts:
-                dataset.add_stats(counts)
+        self._dispatch.take_in(worker.jobs.pop(number), answer)
 
     # -- workers' lives ----------------------------------------------------------------------------------------
 
@@ -280,7 +208,7 @@ class ProcessRunner:
     def _hire(self, number: int) -> WorkerProcess:
         """A new worker, which learns the plan."""
         try:
-            worker = WorkerProcess(number, self._nursery, self._arena, self._board)
+            worker = WorkerProcess(number, self._nursery, self._arena, self._lender, self._board)
         except OSError as error:
             raise PipelineError(
                 f"worker process {number} of {self._size} cannot be started ({error}); use fewer workers, allow more "
@@ -296,7 +224,7 @@ class ProcessRunner:
         self._workers.remove(worker)
         code = self._dismiss(worker)
         jobs = list(worker.jobs.values())
-        self._again.extend(jobs)
+        self._dispatch.again.extend(worker.left())
         if self._closing:
             return
         self._deaths += 1
@@ -334,11 +262,10 @@ class ProcessRunner:
         for worker in self._workers:
             with suppress(subprocess.TimeoutExpired):
                 self._dismiss(worker, max(1.0, self._timeout))
-            self._again.extend(worker.jobs.values())
+            self._dispatch.again.extend(worker.left())
         self._workers.clear()
         self._nursery.close()
-        while self._again:
-            self._engine.finish(self._again.popleft().task)
+        self._dispatch.clear()
         self._engine.wake = self._storage_wake  # engine and runner no longer hold each other
         self._selector.close()
         self._arena.close()

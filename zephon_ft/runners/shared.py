@@ -14,13 +14,13 @@ import os
 import sys
 import tempfile
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from typing import Any, NamedTuple
 
 import numpy as np
 
 PAGE = mmap.ALLOCATIONGRANULARITY  # bytes; regions begin at multiples of it
-_MAPPED = 64  # regions that a worker keeps mapped
+_MAPPED = 256  # regions that a worker keeps mapped
 
 
 class Region(NamedTuple):
@@ -44,6 +44,7 @@ class Arena:
             with tempfile.TemporaryFile() as file:
                 self.fd = os.dup(file.fileno())
         self._lock = threading.Lock()
+        self._released: deque[mmap.mmap] = deque()  # by finalizers, which never wait for the lock
         self._end = 0
         # By the address at which they are mapped. The maps are held: an address must not get another meaning.
         self._regions: dict[int, tuple[Region, mmap.mmap]] = {}
@@ -58,6 +59,7 @@ class Arena:
         """
         size = -(-size // PAGE) * PAGE
         with self._lock:
+            self._settle()
             if self._unused.get(size):
                 return self._unused[size].pop()
             region = Region(self._end, size)
@@ -80,12 +82,21 @@ class Arena:
 
     def release(self, memory: mmap.mmap) -> None:
         """Nobody uses this memory any more: return its pages."""
-        with self._lock:
+        self._released.append(memory)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._settle()
+            finally:
+                self._lock.release()
+
+    def _settle(self) -> None:
+        while self._released:
+            memory = self._released.popleft()
             try:
                 memory.madvise(mmap.MADV_REMOVE)
             except (AttributeError, OSError):  # not Linux, or a file system that cannot
                 self._unused.setdefault(len(memory), []).append(memory)
-                return
+                continue
             address = _address(memory)
             del self._regions[address]
             self._addresses.remove(address)

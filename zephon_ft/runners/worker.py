@@ -17,8 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from zephon_ft.engine.plan import Plan
 from zephon_ft.engine.work import WorkerState
 from zephon_ft.errors import PipelineError
@@ -37,16 +35,16 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a task brought.
+    """What the tasks of a message brought.
 
     Attributes:
-        result: what `compute` returned, or None.
-        error: what it raised instead, or None.
-        counts, notes: what it added to the worker's statistics.
-        datasets: what it added to each dataset's.
+        results: what `compute` returned, of each task in order, up to the first that failed.
+        error: what that one raised, or None.
+        counts, notes: what they added to the worker's statistics.
+        datasets: what they added to each dataset's.
     """
 
-    result: Any
+    results: list[Any]
     error: BaseException | None
     counts: dict[str, int]
     notes: list[Any]
@@ -90,8 +88,8 @@ class RemoteState(WorkerState):
     def closing(self, value: bool) -> None:
         """The parent alone decides it."""
 
-    def answer(self, result: Any, error: BaseException | None = None) -> Answer:
-        """The answer to a task, with the statistics since the last one."""
+    def answer(self, results: list[Any], error: BaseException | None = None) -> Answer:
+        """The answer to a message, with the statistics since the last one."""
         counts, self.counts = self.counts, {}
         notes, self.notes = self.notes, []
         now = [dataset.stats() for dataset in self.plan.source.datasets]
@@ -100,7 +98,7 @@ class RemoteState(WorkerState):
             for before, after in zip(self._seen, now, strict=True)
         ]
         self._seen = now
-        return Answer(result, error, counts, notes, datasets)
+        return Answer(results, error, counts, notes, datasets)
 
 
 def main(parent: int, tray: int, answers: int, arena: int, status: int) -> None:
@@ -113,13 +111,12 @@ def main(parent: int, tray: int, answers: int, arena: int, status: int) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     die_with(parent)
-    global _window
-    _window = Window(arena)
+    window = Window(arena)
     page, first = divmod(status, PAGE)
-    memory = memoryview(_window.map(Region(page * PAGE, PAGE)))
-    channel = WorkerEnd((tray, answers), _window)
+    memory = memoryview(window.map(Region(page * PAGE, PAGE)))
+    channel = WorkerEnd((tray, answers), window)
     with suppress(Closed):
-        _serve(channel, _window, memory[first : first + 8 * STATUS].cast("q"))
+        _serve(channel, window, memory[first : first + 8 * STATUS].cast("q"))
 
 
 def _serve(channel: WorkerEnd, window: Window, status: memoryview) -> None:
@@ -132,31 +129,39 @@ def _serve(channel: WorkerEnd, window: Window, status: memoryview) -> None:
     except BaseException as error:
         failure = PipelineError(f"a worker process could not load the pipeline: {type(error).__name__}: {error}")
         failure.__cause__ = error
-        channel.answer(Answer(None, failure, {}, [], []))
+        channel.answer(Answer([], failure, {}, [], []))
         return
-    channel.answer(state.answer(None))
+    channel.answer(state.answer([]))
     while True:
-        compute, payload = channel.receive()
+        work = channel.receive()
         if state.closing:
             return
-        try:
-            answer = state.answer(compute(state, payload))
-        except BaseException as error:
-            answer = state.answer(None, error)
+        answer = _run(state, work)
         try:
             channel.answer(answer)
         except Closed:
             raise
         except Exception as error:
-            answer = Answer(None, _cannot_travel(compute, answer, error), answer.counts, answer.notes, answer.datasets)
-            channel.answer(answer)
+            failure = _cannot_travel(work, answer.results, error)
+            channel.answer(Answer([], failure, answer.counts, answer.notes, answer.datasets))
         state.doing = ("", None)
-        del compute, payload, answer  # nothing is kept while this worker waits
+        del work, answer  # nothing is kept while this worker waits
 
 
-def _cannot_travel(compute: Any, answer: Answer, error: Exception) -> PipelineError:
+def _run(state: RemoteState, work: list[tuple[Any, Any]]) -> Answer:
+    results: list[Any] = []
+    try:
+        for compute, payload in work:
+            results.append(compute(state, payload))
+    except BaseException as error:
+        return state.answer(results, error)
+    return state.answer(results)
+
+
+def _cannot_travel(work: list[tuple[Any, Any]], results: list[Any], error: Exception) -> PipelineError:
+    compute, result = work[0][0], results[0] if results else None
     what = f"the result of {compute.__qualname__.split('.')[0]}"
-    bundle = answer.result[0] if isinstance(answer.result, tuple) else answer.result
+    bundle = result[0] if isinstance(result, tuple) else result
     for unit in getattr(bundle, "units", ()):
         for name, value in unit.fields.items() if isinstance(unit.fields, dict) else ():
             try:
@@ -168,15 +173,6 @@ def _cannot_travel(compute: Any, answer: Answer, error: Exception) -> PipelineEr
         f"{what}, cannot be sent between processes ({type(error).__name__}: {error}). Let functions return plain "
         'values and arrays, or use options(runner="thread") or "inline", which send nothing'
     )
-
-
-def shared_array(region: Region, first: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-    """The array that the parent described, in the memory that it shares with this process."""
-    assert _window is not None
-    return np.ndarray(shape, dtype, _window.map(region), first)
-
-
-_window: Window | None = None
 
 
 def die_with(parent: int) -> None:

@@ -5,27 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from typing import TYPE_CHECKING, Any
 
 from zephon_ft.engine.plan import Plan
 from zephon_ft.runners.channel import ParentEnd
+from zephon_ft.runners.job import Job
 from zephon_ft.runners.nursery import Nursery
+from zephon_ft.runners.payloads import Lender
 from zephon_ft.runners.shared import Arena
 from zephon_ft.runners.worker import STATUS, operator_names
 
-if TYPE_CHECKING:
-    from zephon_ft.engine.tasks import Task
-
 LAST_WAIT = 5.0  # seconds for what was killed to be gone
-
-
-class Job:
-    """A task on its way through a worker; `payload` is kept for another try."""
-
-    __slots__ = ("attempts", "payload", "task")
-
-    def __init__(self, task: Task, payload: Any) -> None:
-        self.task, self.payload, self.attempts = task, payload, 0
 
 
 class Board:
@@ -58,6 +47,7 @@ class WorkerProcess:
 
     Attributes:
         jobs: sent to it, by number of the message; the first is what it works on.
+        next: what it will be sent when there is room.
         ready: it has the plan.
         exit_fd: readable when the process has ended; None where the system has no such thing.
         sources: file descriptors to watch: its answers, and `exit_fd`.
@@ -66,11 +56,12 @@ class WorkerProcess:
         OSError: it cannot be started.
     """
 
-    def __init__(self, number: int, nursery: Nursery, arena: Arena, board: Board) -> None:
+    def __init__(self, number: int, nursery: Nursery, arena: Arena, lender: Lender, board: Board) -> None:
         self.number = number
         self.jobs: dict[int, Job] = {}
+        self.next: Job | None = None
         self.ready = False
-        self.channel = ParentEnd(arena)
+        self.channel = ParentEnd(arena, lender)
         try:
             self.process, self.exit_fd = nursery.start(*self.channel.theirs, arena.fd, board.place(number))
         except OSError:
@@ -78,6 +69,10 @@ class WorkerProcess:
             raise
         self.channel.started()
         self.sources = (self.channel.fd,) if self.exit_fd is None else (self.channel.fd, self.exit_fd)
+
+    def left(self) -> list[Job]:
+        """What it has not answered."""
+        return [*self.jobs.values(), *([] if self.next is None else [self.next])]
 
     def dismiss(self, wait: float) -> int:
         """Let it go: it sees the end of the channel and exits, or is killed after `wait` seconds; its exit code."""

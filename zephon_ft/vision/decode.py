@@ -25,7 +25,7 @@ _PIXEL = np.dtype((np.void, 3))  # moved as one item: faster than byte by byte
 class Backend(Protocol):
     """Decodes and resizes; one instance serves one thread. To add one, name it in `DECODERS` and `backend`."""
 
-    def decode(self, data: bytes, header: ImageHeader, scale: int) -> Any:
+    def decode(self, data: bytes | memoryview, header: ImageHeader, scale: int) -> Any:
         """`data` as 8-bit RGB (or grey) of its stored size, or of 1/`scale` of it, rounded up.
 
         Args:
@@ -65,7 +65,7 @@ class Decoder:
         self._scratch = Scratch()
 
     def decode(
-        self, data: bytes, header: ImageHeader, *, size: tuple[int, int], out: np.ndarray | None = None
+        self, data: bytes | memoryview, header: ImageHeader, *, size: tuple[int, int], out: np.ndarray | None = None
     ) -> np.ndarray:
         """Decode `data` to `size`.
 

@@ -13,7 +13,7 @@ from zephon_ft.vision.geometry import Geometry, ImagePlan
 from zephon_ft.vision.header import ImageHeader
 from zephon_ft.vision.scratch import Scratch
 
-Fill = Callable[[Media, bytes, np.ndarray], None]
+Fill = Callable[[Media, bytes | memoryview, np.ndarray], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,8 @@ class ImageKind:
     def bind(self) -> Fill:
         """The fill function of one worker thread: ``fill(media, data, out)``.
 
-        It decodes `data` into `out` (media.rows, *row_shape) uint8 and writes every byte of it.
+        It decodes `data` (bytes, or a view of them that is valid during the call) into `out` (media.rows, *row_shape)
+        uint8 and writes every byte of it.
 
         Raises (the function):
             ImageError: bad content; `out` is then undefined.
@@ -85,7 +86,7 @@ class ImageKind:
         decode = Decoder(scaled_decode=self.scaled_decode, decoder=self.decoder).decode
         geometry, scratch = self.geometry, Scratch()
 
-        def fill(media: Media, data: bytes, out: np.ndarray) -> None:
+        def fill(media: Media, data: bytes | memoryview, out: np.ndarray) -> None:
             if self.is_dummy(media):
                 out.fill(0)
                 return

@@ -17,9 +17,9 @@ from zephon_ft.vision.header import ImageHeader
 class PillowBackend:
     """See `decode.Backend`. Grey images stay grey until they are resized."""
 
-    def decode(self, data: bytes, header: ImageHeader, scale: int) -> Image.Image:
+    def decode(self, data: bytes | memoryview, header: ImageHeader, scale: int) -> Image.Image:
         """See `decode.Backend.decode`."""
-        file = open_image(data, header.format)
+        file = open_image(bytes(data), header.format)
         _check_size(file, header, 1)
         scale_transparency(file)
         if scale > 1:

@@ -36,7 +36,7 @@ class TorchBackend:
         self._scratch = Scratch()
         self._pillow = PillowBackend()
 
-    def decode(self, data: bytes, header: ImageHeader, scale: int) -> np.ndarray:
+    def decode(self, data: bytes | memoryview, header: ImageHeader, scale: int) -> np.ndarray:
         """See `decode.Backend.decode`; the array is valid until the next call."""
         width, height = (-(-side // scale) for side in header.stored_size)
         out = self._scratch.take(height, width)
@@ -71,7 +71,7 @@ def jpeg_decoder() -> str:
     return f"leanjpeg-simple {leanjpeg_simple.__version__} (libjpeg-turbo {leanjpeg_simple.libjpeg_turbo_version()})"
 
 
-def _turbo(data: bytes, out: np.ndarray, scale: int) -> bool:
+def _turbo(data: bytes | memoryview, out: np.ndarray, scale: int) -> bool:
     """Decode into `out`; False where Pillow should decide: anything but a flawless JPEG of that size."""
     if decode_jpeg is None:
         return False
