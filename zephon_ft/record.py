@@ -28,7 +28,8 @@ class Media:
         tokens: number of placeholder tokens that it takes in `input_ids`.
         rows: number of rows that it takes in its kind's buffer (patches for Qwen, 1 for a fixed square).
         facts: what its kind needs to lay it out and decode it; immutable plain values.
-        data: the encoded bytes, or None where the engine dropped them (the fill then fetches them again).
+        data: the encoded bytes, in worker processes perhaps a view of shared memory that is good for the task only; or
+            None where the engine dropped them (the fill then fetches them again).
         offset: index of its first placeholder token in its record's (or row's) `input_ids`; -1 before tokenization.
         key: identity of the record that it belongs to.
         position: source position of that record in its lane.
@@ -39,7 +40,7 @@ class Media:
     tokens: int
     rows: int
     facts: Any
-    data: bytes | None
+    data: bytes | memoryview | None
     offset: int = -1
     key: Key = ()
     position: int = -1
