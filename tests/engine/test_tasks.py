@@ -12,7 +12,7 @@ def planned(units: int) -> Slot:
 
 
 def test_small_batches_share_the_task_that_lays_them_out_and_large_ones_do_not():
-    slots = [planned(units) for units in (3, 3, 3, 20, 20, 0, 1)]
+    slots = [planned(units) for units in (7, 7, 7, 20, 20, 0, 1)]
     made = layouts(slots)
     assert [task.slots for task in made] == [slots[:2], slots[2:3], slots[3:4], slots[4:5], slots[5:]]
     assert all(slot.started for slot in slots)

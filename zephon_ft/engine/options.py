@@ -34,7 +34,7 @@ class Options:
         workers: worker threads or processes of this pipeline at most; None = the cores this process may use.
         io_concurrency: storage requests in flight at most, for remote data.
         prefetch: batches of this rank that are made ahead, in delivery order; None = 32 without images; with them 4, or
-            as many as hold four records for each worker where a batch is a number of records.
+            as many as hold 32 records, and four for each worker, where a batch is a number of records.
         lanes_per_batch: lane batches of this rank that are joined into one delivered batch.
         memory_budget: bytes that the pipeline may hold; None = a quarter of the memory this process may use, 4 GiB at
             most. Any budget, even one byte, gives the same stream.
@@ -104,7 +104,7 @@ class Options:
         """Batches made ahead, in figures. `records`: of a batch, where that is a number of records."""
         if self.prefetch is not None or not media:
             return self.prefetch or 32
-        return max(4, -(-4 * self.resolved_workers() // records)) if records else 4
+        return max(4, -(-max(32, 4 * self.resolved_workers()) // records)) if records else 4
 
     def resolved_budget(self) -> int:
         """Memory budget in bytes."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from zephon_ft.engine.engine import Engine
     from zephon_ft.engine.lane_slot import LaneSlot
 
-_LAYOUT_UNITS = 8  # that are laid out by one task, in some tenths of a millisecond: its code is in the caches then
+_LAYOUT_UNITS = 16  # that are laid out by one task, in less than a millisecond: its code is in the caches then
 _FILL_PIXELS = 150_000  # source pixels that keep a worker busy for at least 0.2 ms; smaller images share a task
 
 
