@@ -38,7 +38,7 @@ from zephon_ft.ab.facts import Facts  # noqa: E402
 from zephon_ft.ab.functions import Functions  # noqa: E402
 from zephon_ft.ab.job import Job, Request  # noqa: E402
 from zephon_ft.ab.measure import serve  # noqa: E402
-from zephon_ft.ab.recipe import geometry, reading  # noqa: E402
+from zephon_ft.ab.recipe import geometry, plain_text, reading, tokenizer  # noqa: E402
 from zephon_ft.vision.kind import ImageKind  # noqa: E402
 
 __all__ = [
@@ -68,12 +68,15 @@ class Work:
 
     Args:
         job: the job.
-        decode: the peer's own decoding, see `Decode`; None takes zephon_ft's functions.
+        decode: the peer's own decoding, see `Decode` (of text: the tokenizers library by itself); None takes
+            zephon_ft's functions.
     """
 
     def __init__(self, job: Job, decode: Decode | None) -> None:
         self._functions, self._decode = Functions(job), decode
         self._kind = ImageKind(geometry(job))
+        self._names = reading(job).text
+        self._tokenizer = tokenizer(job).clone() if job.mode == "text" and decode is not None else None
         self.run: Callable[[int, dict[str, Any]], Sample] = getattr(self, f"_{job.mode}")
 
     def _fetch(self, row: int, fields: dict[str, Any]) -> Sample:
@@ -100,7 +103,11 @@ class Work:
         }
 
     def _text(self, row: int, fields: dict[str, Any]) -> Sample:
-        ids = self._functions.text(fields)
+        if self._tokenizer is None:
+            ids = self._functions.text(fields)
+        else:
+            text = plain_text(fields, self._names)["text"]
+            ids = np.array(self._tokenizer.encode(text, add_special_tokens=False).ids, np.int32)
         return {"row": row, "input_ids": ids, "labels": ids}
 
     def _size(self, media: Any) -> Size:
@@ -170,7 +177,7 @@ def main(
     """
 
     def decode(request: Request) -> Decode | None:
-        return own(request.job) if request.decode == "own" and request.job.mode != "text" else None
+        return own(request.job) if request.decode == "own" else None
 
     def start(request: Request) -> Iterator[Any]:
         return stream(request, decode(request))

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from zephon_ft.errors import ConfigError
+from zephon_ft.io.made_once import made_once
 from zephon_ft.io.sidecar import cache_folder
 
 
@@ -33,18 +31,5 @@ def cached(name: str, what: Any, tokenizer: str, folder: Path | None, write: Cal
     except OSError as error:
         raise ConfigError(f"--tokenizer {tokenizer}: {error.strerror or error}") from error
     path = (folder or Path(cache_folder())) / f"{name}-{what.rows}-{key}.parquet"
-    if not path.exists():
-        temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write(temporary)
-            os.replace(temporary, path)
-        except OSError as error:
-            raise ConfigError(
-                f"the data cannot be written to {path}: {error.strerror or error}; "
-                "name a folder that can be written with --out, or set ZEPHON_FT_CACHE"
-            ) from error
-        finally:
-            with suppress(OSError):  # gone, or never made
-                temporary.unlink()
-    return path
+    remedy = "name a folder that can be written with --out, or set ZEPHON_FT_CACHE"
+    return made_once(path, write, "the data", remedy)

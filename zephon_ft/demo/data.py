@@ -7,16 +7,13 @@ of rows follows from row counts, name and seed.
 
 from __future__ import annotations
 
-import os
-import threading
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zephon_ft.demo.conversation import make_messages
 from zephon_ft.demo.draws import Draws
 from zephon_ft.demo.scene import draw_scene, make_scene
-from zephon_ft.errors import ConfigError
+from zephon_ft.io.made_once import made_once
 from zephon_ft.io.sidecar import cache_folder
 
 if TYPE_CHECKING:
@@ -50,21 +47,7 @@ def demo_path() -> Path:
         ConfigError: it cannot be written.
     """
     path = Path(cache_folder()) / f"demo-v{VERSION}" / f"{NAME}.parquet"
-    if not path.exists():
-        temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write(temporary)
-            os.replace(temporary, path)  # of two processes that start together the last wins; both wrote the same
-        except OSError as error:
-            raise ConfigError(
-                f"the demo's data set cannot be written to {path}: {error.strerror or error}; "
-                "set ZEPHON_FT_CACHE to a folder that can be written"
-            ) from error
-        finally:
-            with suppress(OSError):  # gone, or never made
-                temporary.unlink()
-    return path
+    return made_once(path, write, "the demo's data set", "set ZEPHON_FT_CACHE to a folder that can be written")
 
 
 def make_row(number: int) -> dict[str, Any]:

@@ -128,20 +128,22 @@ class WordEncoder:
     def _look_up(self, pieces: list[str]) -> list[bytes]:
         """Ids of each piece."""
         found = list(map(self._recent.get, pieces))
-        if None in found:
-            return [self._find(piece) if ids is None else ids for piece, ids in zip(pieces, found, strict=True)]
+        for number in [number for number, ids in enumerate(found) if ids is None]:
+            piece = pieces[number]
+            ids = self._recent.get(piece)  # now there, if it came before in this text
+            if ids is None:
+                ids = self._older.get(piece)
+                if ids is None:
+                    ids = array("i", encode_ordinary(self.tokenizer, piece)).tobytes()
+                if len(piece) <= LONGEST:
+                    self._remember(piece, ids)
+            found[number] = ids
         return found  # type: ignore[return-value]
 
-    def _find(self, piece: str) -> bytes:
-        """Ids of a piece that was not among the recent ones."""
-        ids = self._recent.get(piece) or self._older.get(piece)
-        if ids is None:
-            ids = array("i", encode_ordinary(self.tokenizer, piece)).tobytes()
-        if len(piece) <= LONGEST:
-            if len(self._recent) >= REMEMBERED // 2:
-                self._older, self._recent = self._recent, {}
-            self._recent[piece] = ids
-        return ids
+    def _remember(self, piece: str, ids: bytes) -> None:
+        if len(self._recent) >= REMEMBERED // 2:
+            self._older, self._recent = self._recent, {}
+        self._recent[piece] = ids
 
 
 def _joined(found: list[bytes]) -> np.ndarray:
