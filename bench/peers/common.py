@@ -39,6 +39,7 @@ from zephon_ft.ab.functions import Functions  # noqa: E402
 from zephon_ft.ab.job import Job, Request  # noqa: E402
 from zephon_ft.ab.measure import serve  # noqa: E402
 from zephon_ft.ab.recipe import geometry, plain_text, reading, tokenizer  # noqa: E402
+from zephon_ft.text.ordinary import encode_ordinary  # noqa: E402
 from zephon_ft.vision.kind import ImageKind  # noqa: E402
 
 __all__ = [
@@ -107,7 +108,7 @@ class Work:
             ids = self._functions.text(fields)
         else:
             text = plain_text(fields, self._names)["text"]
-            ids = np.array(self._tokenizer.encode(text, add_special_tokens=False).ids, np.int32)
+            ids = np.array(encode_ordinary(self._tokenizer, text), np.int32)  # the library's fastest call
         return {"row": row, "input_ids": ids, "labels": ids}
 
     def _size(self, media: Any) -> Size:
