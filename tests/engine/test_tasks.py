@@ -13,11 +13,11 @@ def planned(units: int) -> Slot:
 
 def test_small_batches_share_the_task_that_lays_them_out_and_large_ones_do_not():
     slots = [planned(units) for units in (7, 7, 7, 20, 20, 0, 1)]
-    made = layouts(slots)
+    made = layouts(slots, 16)
     assert [task.slots for task in made] == [slots[:2], slots[2:3], slots[3:4], slots[4:5], slots[5:]]
     assert all(slot.started for slot in slots)
-    assert layouts([]) == []
-    assert [len(task.slots) for task in layouts([planned(0), planned(0)])] == [2]
+    assert layouts([], 16) == []
+    assert [len(task.slots) for task in layouts([planned(0), planned(0)], 16)] == [2]
 
 
 def test_a_task_is_ten_milliseconds_of_work_and_an_eighth_of_that_where_memory_is_short():

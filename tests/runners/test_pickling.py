@@ -46,6 +46,32 @@ class NeedsTwo(OSError):
         super().__init__(f"{one} and {two}")
 
 
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(7, dtype=np.int32),
+        np.arange(7, dtype=">i4"),
+        np.arange(20)[::2],
+        np.arange(6).reshape(2, 3),
+        np.zeros(0, np.float32),
+        np.array(3),
+        np.array(["a", None], object),
+        np.array(["ab", "c"]),
+        np.array([(1, 2.5)], [("a", "i4"), ("b", "f8")]),
+        np.array(["2026-11-30"], "M8[D]"),
+    ],
+    ids=lambda array: f"{array.dtype.str}, {array.shape}",
+)
+@pytest.mark.parametrize("writable", [True, False])
+def test_arrays_keep_type_shape_values_and_whether_they_may_be_written(array: np.ndarray, writable: bool):
+    array = array.copy() if writable else array.view()
+    array.flags.writeable = writable
+    got = travel([array])[0]
+    assert type(got) is np.ndarray and got.dtype == array.dtype and got.shape == array.shape
+    assert got.tolist() == array.tolist()
+    assert got.flags.writeable == pickle.loads(pickle.dumps(array, 5)).flags.writeable
+
+
 def test_records_keep_every_field():
     media = Media("pixel_values", 3, 12, ("facts",), b"data", 4, (0, 1, 2, 0), 5, 1)
     record = Record((0, 1, 2, 0), 5, {"n": 1, "ids": np.arange(3)}, (media,), 99)

@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 
-from tests.conformance.functions import identity, pipeline, rows
+from tests.conformance.functions import Counting, identity, pipeline, rows
 from tests.guarantees.random_pipelines import Spec, build, take
 from tests.runners.helpers import note_process
 from zephon_ft import ConfigError, Dataset, Pipeline, PipelineError, StaticMixtureWorkSource
@@ -30,6 +30,25 @@ def test_lambdas_and_closures_work_and_run_elsewhere():
         batches = list(stream)
     assert [n for batch in batches for n in batch.columns["n"].tolist()] == [10 * n + 1 for n in range(20)]
     assert os.getpid() not in {p for batch in batches for p in batch.columns["process"].tolist()}
+
+
+@pytest.mark.parametrize(("light", "behind"), [(True, False), (True, True), (False, False)])
+def test_groups_are_sent_to_workers_only_where_their_work_is_worth_it(light, behind):
+    class Noting(Counting):
+        def bind(self, context):
+            def work(group):
+                group[0].fields["worked in"] = os.getpid()
+                return group[0]
+
+            return work
+
+    Noting.light = light
+    pipe = pipeline(rows(20), lanes=1, epochs=1).apply(Noting())
+    if behind:  # a function of the user's, which must not hold up the parent
+        pipe = pipe.map(identity)
+    with iter(pipe.batch(4).options(runner="process", workers=2)) as stream:
+        worked_in = {process for batch in stream for process in batch.columns["worked in"].tolist()}
+    assert (worked_in == {os.getpid()}) if light and not behind else os.getpid() not in worked_in
 
 
 def test_a_function_that_cannot_be_pickled_is_named_with_what_it_captures():

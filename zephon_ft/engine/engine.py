@@ -203,7 +203,7 @@ class Engine:
 
     def _start_layouts(self) -> int:
         """Queue the layout of planned batches within the fill horizon; returns how many tasks that are."""
-        started = layouts(self.delivery.startable(only_head=self.over_budget))
+        started = layouts(self.delivery.startable(only_head=self.over_budget), self.pace.layouts)
         for task in started:
             self._ready.push(task)
         return len(started)

@@ -13,9 +13,11 @@ class Pace:
     Attributes:
         seconds: of work that a task should be. Much shorter ones spend a tenth of it on filling the processor's caches
             anew, with the code that reads rows and takes results back.
+        layouts: units of batches that are laid out by one task, for the same reason.
     """
 
     seconds = 0.01
+    layouts = 16
 
     def __init__(self, segments: int, fixed: int | None) -> None:
         self._seconds: list[float | None] = [None] * segments

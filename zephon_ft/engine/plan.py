@@ -47,6 +47,11 @@ class Segment:
         """Whether its groups need a worker; else they just pass on."""
         return bool(self.steps) or (self.head is not None and self.head.operator.has_work())
 
+    @property
+    def light(self) -> bool:
+        """Whether its groups are best done where they are: no user's function, and little work."""
+        return not self.steps and self.head is not None and self.head.operator.light
+
 
 @dataclass(frozen=True)
 class Plan:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from zephon_ft.engine.engine import Engine
     from zephon_ft.engine.lane_slot import LaneSlot
 
-_LAYOUT_UNITS = 16  # that are laid out by one task, in less than a millisecond: its code is in the caches then
 _FILL_PIXELS = 150_000  # source pixels that keep a worker busy for at least 0.2 ms; smaller images share a task
 
 
@@ -164,7 +163,11 @@ class GroupTask(Task):
         self.slot, self.work, self.segment = slot, work, work.segment
 
     def prepare(self, engine: Engine) -> Any:
-        return self.work, not engine.over_budget
+        payload = self.work, not engine.over_budget
+        if engine.plan.costs is None and engine.plan.segments[self.segment].light:
+            self.complete(engine, self.compute(engine.state(), payload))
+            return None
+        return payload
 
     @staticmethod
     def compute(state: WorkerState, payload: Any) -> tuple[Bundle, float]:
@@ -260,8 +263,8 @@ class FillTask(Task):
         engine.filled(slot, done)
 
 
-def layouts(slots: Iterable[Slot]) -> list[LayoutTask]:
-    """Tasks that lay out these batches, which count as started now; small ones share a task."""
+def layouts(slots: Iterable[Slot], most: int) -> list[LayoutTask]:
+    """Tasks that lay out these batches, which count as started now; small ones share a task, up to `most` units."""
     tasks: list[LayoutTask] = []
     room = 0
     for slot in slots:
@@ -269,7 +272,7 @@ def layouts(slots: Iterable[Slot]) -> list[LayoutTask]:
         units = sum(len(planned.units) for _, planned in slot.parts)
         if units > room or not tasks:
             tasks.append(LayoutTask([]))
-            room = _LAYOUT_UNITS
+            room = most
         tasks[-1].slots.append(slot)
         room -= units
     return tasks

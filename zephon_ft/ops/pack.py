@@ -45,6 +45,7 @@ class Pack(Operator):
 
     name = "pack"
     stateful = True
+    light = True
 
     max_length: int
     algorithm: str = "best_fit"

@@ -37,6 +37,7 @@ class PackFlat(Operator):
     name = "pack_flat"
     stateful = True
     plans_by_length = True
+    light = True
 
     max_length: int
     algorithm: str = "wrap"
