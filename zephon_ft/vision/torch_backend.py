@@ -33,7 +33,7 @@ class TorchBackend:
     """See `decode.Backend`."""
 
     def __init__(self) -> None:
-        self._scratch = Scratch()
+        self._scratch, self._narrow = Scratch(), Scratch()  # decoded; of its new width
         self._pillow = PillowBackend()
 
     def decode(self, data: bytes | memoryview, header: ImageHeader, scale: int) -> np.ndarray:
@@ -53,9 +53,14 @@ class TorchBackend:
         if box == (width, height) and pixels.shape == out.shape:
             np.copyto(out, pixels)
             return
-        factors = (height / box[1], width / box[0])  # not the ratio of the sizes, where a scaled decode rounded up
         try:
-            _resize(_planes(pixels), [height, width], False, *factors, out=_planes(out))
+            # Width, then height, as torch does it in one call, but with reused memory between them. By the box and not
+            # the ratio of the sizes: a scaled decode may have rounded up.
+            if pixels.shape[1] != width:
+                narrow = self._narrow.take(len(pixels), width)
+                _resize(_planes(pixels), [len(pixels), width], False, 1.0, width / box[0], out=_planes(narrow))
+                pixels = narrow
+            _resize(_planes(pixels), [height, width], False, height / box[1], 1.0, out=_planes(out))
         except RuntimeError as error:
             if "alloc" in str(error):
                 raise MemoryError(str(error)) from error
