@@ -38,8 +38,7 @@ from zephon_ft.ab.facts import Facts  # noqa: E402
 from zephon_ft.ab.functions import Functions  # noqa: E402
 from zephon_ft.ab.job import Job, Request  # noqa: E402
 from zephon_ft.ab.measure import serve  # noqa: E402
-from zephon_ft.ab.recipe import geometry, plain_text, reading, tokenizer  # noqa: E402
-from zephon_ft.text.ordinary import encode_ordinary  # noqa: E402
+from zephon_ft.ab.recipe import geometry, reading  # noqa: E402
 from zephon_ft.vision.kind import ImageKind  # noqa: E402
 
 __all__ = [
@@ -69,15 +68,13 @@ class Work:
 
     Args:
         job: the job.
-        decode: the peer's own decoding, see `Decode` (of text: the tokenizers library by itself); None takes
+        decode: the peer's own decoding, see `Decode`, with text encoded by the tokenizers library alone; None takes
             zephon_ft's functions.
     """
 
     def __init__(self, job: Job, decode: Decode | None) -> None:
-        self._functions, self._decode = Functions(job), decode
+        self._functions, self._decode = Functions(job, whole_texts=decode is not None), decode
         self._kind = ImageKind(geometry(job))
-        self._names = reading(job).text
-        self._tokenizer = tokenizer(job).clone() if job.mode == "text" and decode is not None else None
         self.run: Callable[[int, dict[str, Any]], Sample] = getattr(self, f"_{job.mode}")
 
     def _fetch(self, row: int, fields: dict[str, Any]) -> Sample:
@@ -104,11 +101,7 @@ class Work:
         }
 
     def _text(self, row: int, fields: dict[str, Any]) -> Sample:
-        if self._tokenizer is None:
-            ids = self._functions.text(fields)
-        else:
-            text = plain_text(fields, self._names)["text"]
-            ids = np.array(encode_ordinary(self._tokenizer, text), np.int32)  # the library's fastest call
+        ids = self._functions.text(fields)
         return {"row": row, "input_ids": ids, "labels": ids}
 
     def _size(self, media: Any) -> Size:

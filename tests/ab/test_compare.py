@@ -16,12 +16,14 @@ from zephon_ft.ab.functions import Functions
 from zephon_ft.ab.job import Job, Request
 from zephon_ft.ab.measure import Result
 from zephon_ft.ab.photographs import Photographs, write
-from zephon_ft.ab.recipe import dataset, pipeline, plain_text, possible_modes
+from zephon_ft.ab.recipe import dataset, operators, pipeline, plain_text, possible_modes
 from zephon_ft.ab.sides import Side, distinct, external_side, interpreter, our_sides
 from zephon_ft.ab.table import table
 from zephon_ft.cli import main
 from zephon_ft.errors import ConfigError, PipelineError
 from zephon_ft.io.dataset import Dataset
+from zephon_ft.ops.tokenize import Tokenize
+from zephon_ft.ops.tokenize_chat import TokenizeChat
 from zephon_ft.text.tokenizer import demo_tokenizer_path
 
 ROWS = 30
@@ -174,6 +176,25 @@ def test_functions_of_one_row_give_what_the_pipeline_delivers(photographs: str) 
     assert batch.arrays["image_grid_thw"][0].tolist() == list(grid)
     assert batch.arrays["pixel_values"][: len(patches)].tolist() == patches.tolist()
     assert functions.text is not None and Functions(job("fetch", photographs)).fetch(rows[0]).shape == (384, 384, 3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("mode", ["full", "text"])
+def test_whole_texts_have_the_same_tokens_but_are_not_remembered(mode: str, photographs: str) -> None:
+    work = job(mode, photographs)
+    rows = dataset(work).fetch(0, range(ROWS))
+    words, whole = Functions(work), Functions(work, whole_texts=True)
+    for row in rows:
+        ours, theirs = words.record(row), whole.record(row)  # type: ignore[arg-type]
+        assert ours.fields.keys() == theirs.fields.keys()
+        for name in ours.fields:
+            assert ours.fields[name].tolist() == theirs.fields[name].tolist()
+    remembered = [
+        operator.tokenizer.separable
+        for made in (operators(work), operators(work, whole_texts=True))
+        for operator in made
+        if isinstance(operator, (Tokenize, TokenizeChat))
+    ]
+    assert remembered == [True, False]
 
 
 def test_first_rows_are_the_first_of_all_shards() -> None:

@@ -44,12 +44,15 @@ class Functions:
     Args:
         job: decides mode, geometry, tokenizer and scaled decoding.
         read_file: ``read_file(record, path)`` for rows that name files; None where they hold bytes.
+        whole_texts: see `recipe.operators`.
     """
 
-    def __init__(self, job: Job, read_file: Callable[[Record, str], bytes] | None = None) -> None:
+    def __init__(
+        self, job: Job, read_file: Callable[[Record, str], bytes] | None = None, *, whole_texts: bool = False
+    ) -> None:
         self._works: list[tuple[str, Any]] = []
         self._kind: ImageKind | None = None
-        for position, operator in enumerate(operators(job)):
+        for position, operator in enumerate(operators(job, whole_texts=whole_texts)):
             context = WorkContext(job.seed, position, Keyed(job.seed, operator.name, position), _uncounted, read_file)
             self._works.append((operator.name, operator.bind(context)))
             if isinstance(operator, Images):

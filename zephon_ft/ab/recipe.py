@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -45,28 +46,32 @@ def possible_modes(how: Mapping[str, Any]) -> list[str]:
     return [mode for mode in MODES if not lacking.get(mode)]
 
 
-def operators(job: Job) -> list[Operator]:
-    """The stateless operators, from a row to what is packed or batched."""
+def operators(job: Job, *, whole_texts: bool = False) -> list[Operator]:
+    """The stateless operators, from a row to what is packed or batched.
+
+    `whole_texts` asks the tokenizers library for every text as it is, so that no words are remembered.
+    """
     how = reading(job)
     if job.mode == "fetch":
         return [_images(job, geometry(job))]
     if job.mode == "text":
         from zephon_ft.ops.tokenize import Tokenize
 
-        return [Map(functools.partial(plain_text, names=how.text), "1"), Tokenize(tokenizer(job), "text")]
+        return [Map(functools.partial(plain_text, names=how.text), "1"), Tokenize(_tokenizer(job, whole_texts), "text")]
     from zephon_ft.ops.tokenize_chat import TokenizeChat
 
+    loaded = _tokenizer(job, whole_texts)
     made: list[Operator] = []
     field = how.text[0]
     if how.kind != "chat":
         made.append(Map(functools.partial(as_conversation, reading_kind=how.kind, text=how.text), "1"))
         field = "texts"
     if not how.images:
-        return [*made, TokenizeChat(tokenizer(job), field=field, image_tokens=None)]
+        return [*made, TokenizeChat(loaded, field=field, image_tokens=None)]
     kind = geometry(job)
     made.append(_images(job, kind))
     written = (kind.prefix, kind.image_token, kind.suffix)
-    return [*made, TokenizeChat(tokenizer(job), field=field, image_tokens=written, images="prepend")]
+    return [*made, TokenizeChat(loaded, field=field, image_tokens=written, images="prepend")]
 
 
 def _images(job: Job, kind: Geometry) -> Images:
@@ -107,6 +112,11 @@ def tokenizer(job: Job) -> LoadedTokenizer:
         raise ConfigError(f"--tokenizer {path}: not a tokenizer.json: {error}") from error
     loaded.add_special_tokens([name for name in CHAT_TOKENS if loaded.token_to_id(name) is None])
     return load_tokenizer(loaded)
+
+
+def _tokenizer(job: Job, whole_texts: bool) -> LoadedTokenizer:
+    loaded = tokenizer(job)
+    return dataclasses.replace(loaded, separable=False) if whole_texts else loaded
 
 
 def plain_text(row: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
