@@ -5,7 +5,8 @@ engine has something new. Workers are started for each iterator, never as forks 
 with the parent.
 What stateful operators decide, the joining of documents to rows, and the layout of batches happen on that thread;
 pixels are written by the workers straight into the batch. A worker that dies is noticed at once and its tasks run
-elsewhere; one that hangs while the iterator closes is killed and reaped before anything that it could write to is let go.
+elsewhere; one that hangs while the iterator closes is killed and reaped before anything that it could write to is let
+go.
 """
 
 from __future__ import annotations
