@@ -217,6 +217,20 @@ def test_the_torch_decoder_computes_what_transformers_fast_processors_do():
     assert np.array_equal(decode(data, (196, 112)), expected[0].numpy().transpose(1, 2, 0))
 
 
+@pytest.mark.parametrize("size", [(40, 30), (41, 30), (40, 33), (17, 90), (1, 1), (200, 7)])
+@pytest.mark.parametrize("box", [(40, 30), (39.5, 29.125), (39.125, 30)])
+def test_resizing_width_and_height_apart_is_what_torch_does_at_once(size, box):
+    import torch
+
+    pixels = np.random.default_rng(3).integers(0, 256, (30, 40, 3), np.uint8)
+    ours, at_once = (np.empty((size[1], size[0], 3), np.uint8) for _ in range(2))
+    torch_backend.TorchBackend().resize(pixels, box, ours)
+    planes, out = (torch.from_numpy(image).permute(2, 0, 1)[None] for image in (pixels, at_once))
+    factors = (size[1] / box[1], size[0] / box[0])
+    torch.ops.aten._upsample_bicubic2d_aa.out(planes, [size[1], size[0]], False, *factors, out=out)
+    assert np.array_equal(ours, at_once)
+
+
 def test_both_decoders_agree_within_rounding():
     for mode in ("RGB", "L", "CMYK"):
         data = encode(picture(323, 211).convert(mode), "JPEG", quality=95)
