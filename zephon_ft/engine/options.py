@@ -38,7 +38,7 @@ class Options:
         lanes_per_batch: lane batches of this rank that are joined into one delivered batch.
         memory_budget: bytes that the pipeline may hold; None = a quarter of the memory this process may use, 4 GiB at
             most. Any budget, even one byte, gives the same stream.
-        task_rows: source rows per task; None adapts it to 10 ms of work (40 in worker processes).
+        task_rows: source rows per task; None adapts it to 10 ms of work (80 in worker processes).
         cost_index: plan and replay from the index that `zephon-ft index` made, where there is one: nothing is read for
             records that are only counted.
         close_timeout: seconds that closing waits for user functions to return.

@@ -81,7 +81,7 @@ class ProcessRunner:
         self._board = Board(self._arena, self._size, engine.plan)
         self._lender = Lender(self._arena, engine.options.resolved_budget() // 4)
         # A message costs both sides, and its reader's caches, more than a thread's next task does.
-        engine.pace.seconds, engine.pace.layouts = 4 * engine.pace.seconds, 4 * engine.pace.layouts
+        engine.pace.seconds, engine.pace.layouts = 8 * engine.pace.seconds, 4 * engine.pace.layouts
         self._dispatch = Dispatch(engine)
         engine.pool.memory = self._arena
         if engine.remote:
