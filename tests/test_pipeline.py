@@ -192,5 +192,6 @@ def test_a_row_that_cannot_be_parsed_is_raised_or_skipped_as_the_pipeline_says(t
 def test_batches_made_ahead_hold_enough_images_for_all_workers():
     options = Options(workers=16)
     assert [options.resolved_prefetch(True, records) for records in (1, 8, 64, None)] == [64, 8, 4, 4]
+    assert [options.resolved_prefetch(True, None, tokens) for tokens in (512, 8192, 32768)] == [32, 8, 4]
     assert options.resolved_prefetch(False, 1) == 32
     assert Options(workers=16, prefetch=2).resolved_prefetch(True, 1) == 2

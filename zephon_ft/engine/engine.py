@@ -66,7 +66,7 @@ class Engine:
         for place, (index, stamp) in enumerate(sorted(position.stamps.items())):
             cursor = lane_source.cursor(index, position.iteration)
             self.slots.append(LaneSlot(Lane(index, plan, stamp, self.pace.groups), cursor, place, stamp))
-        prefetch = options.resolved_prefetch(bool(plan.kinds), plan.records_per_batch)
+        prefetch = options.resolved_prefetch(bool(plan.kinds), plan.records_per_batch, plan.tokens_per_batch)
         self.delivery = Delivery(self.slots, plan.batches_per_step, prefetch, options.lanes_per_batch, agree)
         self.finite = plan.source.epochs is not None
         self.lock = threading.Lock()

@@ -34,7 +34,7 @@ def explain(plan: Plan, options: Options) -> str:
         lines.append(f"flush every {plan.flush_every:,} records of a lane (or {rows:,} source rows)")
     else:
         lines.append("no stateful operator: no flush, a position is (row, child)")
-    ahead = options.resolved_prefetch(bool(plan.kinds), plan.records_per_batch)
+    ahead = options.resolved_prefetch(bool(plan.kinds), plan.records_per_batch, plan.tokens_per_batch)
     lines.append(
         f"{options.resolved_workers()} workers, {ahead} batches made ahead, "
         f"memory budget {options.resolved_budget() / 2**20:,.0f} MiB"

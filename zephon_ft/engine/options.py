@@ -22,6 +22,7 @@ _COUNTS = (
     "grad_accumulation",
 )
 RUNNERS = ("auto", "inline", "thread", "process")
+_TOKENS_AHEAD = 1 << 16  # 150 MB of patches; so many small batches that some are laid out together
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,8 @@ class Options:
         workers: worker threads or processes of this pipeline at most; None = the cores this process may use.
         io_concurrency: storage requests in flight at most, for remote data.
         prefetch: batches of this rank that are made ahead, in delivery order; None = 32 without images; with them 4, or
-            as many as hold 32 records, and four for each worker, where a batch is a number of records.
+            as many as hold 32 records, and four for each worker, where a batch is a number of records; or as many as
+            hold 65,536 tokens of packed rows, 32 at most.
         lanes_per_batch: lane batches of this rank that are joined into one delivered batch.
         memory_budget: bytes that the pipeline may hold; None = a quarter of the memory this process may use, 4 GiB at
             most. Any budget, even one byte, gives the same stream.
@@ -100,11 +102,13 @@ class Options:
         """Workers in figures."""
         return self.workers or available_cores()
 
-    def resolved_prefetch(self, media: bool, records: int | None) -> int:
-        """Batches made ahead, in figures. `records`: of a batch, where that is a number of records."""
+    def resolved_prefetch(self, media: bool, records: int | None, tokens: int | None = None) -> int:
+        """Batches made ahead, in figures. Of a batch: `records` where that is their number, `tokens` of packed rows."""
         if self.prefetch is not None or not media:
             return self.prefetch or 32
-        return max(4, -(-max(32, 4 * self.resolved_workers()) // records)) if records else 4
+        if records:
+            return max(4, -(-max(32, 4 * self.resolved_workers()) // records))
+        return min(32, max(4, _TOKENS_AHEAD // tokens)) if tokens else 4
 
     def resolved_budget(self) -> int:
         """Memory budget in bytes."""

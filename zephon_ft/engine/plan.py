@@ -83,6 +83,11 @@ class Plan:
         return self.batch.size if self.batch.row_length is None else None
 
     @property
+    def tokens_per_batch(self) -> int | None:
+        """Tokens of a batch of packed rows; None where it holds records."""
+        return None if self.batch.row_length is None else (self.batch.rows or 1) * self.batch.row_length
+
+    @property
     def patience(self) -> int:
         """Source rows of a lane, two passes over all data at least, after which a stream without a unit is given up."""
         weights, total = self.source.weights, sum(self.source.weights)
