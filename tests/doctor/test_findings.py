@@ -11,7 +11,9 @@ from zephon_ft.doctor.findings import Finding, findings
 from zephon_ft.runners.environment import TUNABLES
 
 PIL = {"version": "12.1.1.post0", "gil_turned_on_by": None, "libjpeg": "libjpeg-turbo 3.2.0", "simd": "AVX2"}
+OWN = "zephon_ft's own, AVX2"
 HEALTHY: dict[str, Any] = {
+    "zephon_ft_source": "zephon-ft",
     "interpreter": {
         "version": "3.14.7",
         "executable": "ENV/bin/python",
@@ -36,8 +38,8 @@ HEALTHY: dict[str, Any] = {
         "triton": None,
     },
     "decoders": {
-        "torch": {"jpeg": "leanjpeg-simple 0.1.0", "decode_and_resize_megapixels_per_s": 350.0},
-        "pillow": {"jpeg": "pillow", "decode_and_resize_megapixels_per_s": 300.0},
+        "torch": {"jpeg": "leanjpeg-simple 0.1.0", "resize": OWN, "decode_and_resize_megapixels_per_s": 350.0},
+        "pillow": {"jpeg": "pillow", "resize": "pillow", "decode_and_resize_megapixels_per_s": 300.0},
     },
 }
 
@@ -96,15 +98,23 @@ def test_a_cpu_without_avx2_gets_no_build_that_it_cannot_run():
 
 
 def test_a_default_decoder_that_another_one_beats_is_slow():
-    fast = {"jpeg": "pillow", "decode_and_resize_megapixels_per_s": 500.0}
+    fast = {"jpeg": "pillow", "resize": "pillow", "decode_and_resize_megapixels_per_s": 500.0}
     assert only(decoders__pillow=fast).command == "pipeline.images(..., decoder='pillow')"
 
 
 @pytest.mark.parametrize(("python", "slow"), [("3.14.7", True), ("3.12.1", False)])
 def test_jpeg_by_pillow_is_slow_where_there_is_a_faster_decoder_for_this_python(python, slow):
-    torch = {"jpeg": "pillow", "decode_and_resize_megapixels_per_s": 320.0}
+    torch = {"jpeg": "pillow", "resize": OWN, "decode_and_resize_megapixels_per_s": 320.0}
     found = changed(decoders__torch=torch, interpreter__version=python)
     assert [finding.command for finding in found] == ["uv pip install -p ENV/bin/python 'leanjpeg-simple>=0.1'"] * slow
+
+
+@pytest.mark.parametrize(("cpu", "slow"), [("avx2", True), ("avx512bw", True), ("sse4_2", False), (None, False)])
+def test_an_installation_without_the_compiled_resize_is_slow_where_the_cpu_could_run_it(cpu, slow):
+    torch = {**HEALTHY["decoders"]["torch"], "resize": "torch"}
+    found = changed(decoders__torch=torch, machine__cpu_simd=cpu)
+    again = "uv pip install -p ENV/bin/python --force-reinstall --no-deps zephon-ft"
+    assert [finding.command for finding in found] == [f"apt-get install -y gcc && {again}"] * slow
 
 
 def test_decoders_that_all_fail_yield_nothing():

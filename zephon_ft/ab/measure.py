@@ -199,13 +199,18 @@ def import_decoder(request: Request) -> None:
 
 def answer(request: Request, packages: Sequence[str] = (), **values: Any) -> None:
     """Print the `Result` of a request: its own values, and what the interpreter tells of itself."""
+    facts = interpreter(packages)
+    if request.decode == "ours" and request.job.mode != "text":
+        from zephon_ft.vision.fused_resize import vectors
+
+        facts["versions"]["fused resize"] = vectors() or "none"
     result = Result(
         side=request.side,
         mode=request.job.mode,
         runner=request.runner,
         workers=request.job.workers,
         decode=request.decode,
-        **interpreter(packages),
+        **facts,
         **values,
     )
     print(result.to_json(), flush=True)

@@ -9,7 +9,8 @@ from zephon_ft.doctor.timing import SIDE, TARGET, megapixels_per_s
 
 
 def facts() -> dict[str, dict[str, Any]]:
-    """By name of the decoder: ``jpeg`` (what decodes JPEG) and megapixels per second of source pixels, or ``error``."""
+    """By name of the decoder: ``jpeg`` (what decodes JPEG), ``resize`` (what resizes), and megapixels per second of
+    source pixels; or ``error``."""
     from zephon_ft.vision.decode import DECODERS
 
     found = {}
@@ -25,6 +26,7 @@ def _facts(name: str) -> dict[str, Any]:
     from PIL import Image
 
     from zephon_ft.vision.decode import Decoder, decoder_build
+    from zephon_ft.vision.fused_resize import vectors
     from zephon_ft.vision.header import read_header
 
     file = io.BytesIO()
@@ -33,4 +35,9 @@ def _facts(name: str) -> dict[str, Any]:
     data = file.getvalue()
     decoder, header = Decoder(decoder=name, scaled_decode=False), read_header(data)
     rate = megapixels_per_s(lambda: decoder.decode(data, header, size=(TARGET, TARGET)))
-    return {"jpeg": decoder_build(name).get("jpeg", "pillow"), "decode_and_resize_megapixels_per_s": rate}
+    instructions = vectors() if name == "torch" else None
+    return {
+        "jpeg": decoder_build(name).get("jpeg", "pillow"),
+        "resize": f"zephon_ft's own, {instructions}" if instructions else name,
+        "decode_and_resize_megapixels_per_s": rate,
+    }

@@ -9,6 +9,8 @@ from typing import Any, Literal
 from zephon_ft.doctor.packages import OPTIONAL, PIL_PROVIDERS, REQUIRED
 from zephon_ft.runners.environment import TUNABLES
 
+_WIDE = ("avx2", "avx512bw")  # of `cpu_simd`: those that our own resize and pillow-simd use
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -120,7 +122,18 @@ def _decoders(facts: dict[str, Any]) -> Iterator[Finding]:
         yield Finding("slow", problem, f"pipeline.images(..., decoder={best!r})")
     elif best == "pillow":
         yield from _vectors(facts)
-    elif facts["decoders"][best]["jpeg"] == "pillow" and _numbers(facts["interpreter"].get("version", "")) >= (3, 13):
+    else:
+        yield from _parts(facts, facts["decoders"][best])
+
+
+def _parts(facts: dict[str, Any], decoder: dict[str, Any]) -> Iterator[Finding]:
+    """What the default decoder could do faster with what is not installed."""
+    if decoder["resize"] == "torch" and facts["machine"].get("cpu_simd") in _WIDE:
+        problem = "torch resizes images; zephon_ft's own resize takes half the time, to the same pixels, but was not"
+        problem += " compiled when it was installed: that needs a C compiler"
+        again = f"{_pip(facts, 'install')} --force-reinstall --no-deps {facts['zephon_ft_source']}"
+        yield Finding("slow", problem, f"apt-get install -y gcc && {again}")
+    if decoder["jpeg"] == "pillow" and _numbers(facts["interpreter"].get("version", "")) >= (3, 13):
         problem = "JPEG is decoded by Pillow and copied; leanjpeg-simple decodes into reused memory, to the same pixels"
         yield Finding("slow", problem, f"{_pip(facts, 'install')} 'leanjpeg-simple>=0.1'")
 
@@ -128,7 +141,7 @@ def _decoders(facts: dict[str, Any]) -> Iterator[Finding]:
 def _vectors(facts: dict[str, Any]) -> Iterator[Finding]:
     """Pillow decodes and resizes here: is it built for this CPU?"""
     vector, pil = facts["machine"].get("cpu_simd"), facts["packages"].get("PIL") or {}
-    best = "AVX2" if vector in ("avx2", "avx512bw") else "SSE4" if vector else None
+    best = "AVX2" if vector in _WIDE else "SSE4" if vector else None
     if best is None or pil.get("simd") in (None, "AVX2", best):
         return
     install, remove = _pip(facts, "install"), _pip(facts, "uninstall")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shlex
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from zephon_ft import __version__
@@ -38,6 +40,7 @@ def collect(more: Sequence[str] = ()) -> dict[str, Any]:
     """Facts by section, as plain values. A section whose probe failed is ``{"error": what}``."""
     return {
         "zephon_ft": __version__,
+        "zephon_ft_source": _source(),
         "interpreter": _survive(machine.interpreter),
         "machine": _survive(machine.machine),
         "processes": _survive(machine.processes),
@@ -46,6 +49,12 @@ def collect(more: Sequence[str] = ()) -> dict[str, Any]:
         "packages": packages(more),
         "decoders": decoders(),
     }
+
+
+def _source() -> str:
+    """What pip installs this package from again: ``-e FOLDER`` for a checkout, else its name."""
+    checkout = Path(__file__).resolve().parents[2]
+    return f"-e {shlex.quote(str(checkout))}" if (checkout / "pyproject.toml").exists() else "zephon-ft"
 
 
 def _survive(probe: Callable[[], dict[str, Any]]) -> dict[str, Any]:

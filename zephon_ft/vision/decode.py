@@ -14,8 +14,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from zephon_ft.errors import ConfigError, ImageError
+from zephon_ft.vision.fused_resize import Resize
 from zephon_ft.vision.header import ImageHeader
 from zephon_ft.vision.scratch import Scratch
+from zephon_ft.vision.tiles import Tiles
 
 DECODERS = ("torch", "pillow")
 
@@ -23,7 +25,14 @@ _PIXEL = np.dtype((np.void, 3))  # moved as one item: faster than byte by byte
 
 
 class Backend(Protocol):
-    """Decodes and resizes; one instance serves one thread. To add one, name it in `DECODERS` and `backend`."""
+    """Decodes and resizes; one instance serves one thread. To add one, name it in `DECODERS` and `backend`.
+
+    Attributes:
+        fused: does what `resize` does, to the same pixels, and the steps after it in the same pass; or None. See
+            `fused_resize`.
+    """
+
+    fused: Resize | None
 
     def decode(self, data: bytes | memoryview, header: ImageHeader, scale: int) -> Any:
         """`data` as 8-bit RGB (or grey) of its stored size, or of 1/`scale` of it, rounded up.
@@ -62,10 +71,16 @@ class Decoder:
     def __init__(self, *, scaled_decode: bool = True, decoder: str = "torch") -> None:
         self._scaled = scaled_decode
         self._backend = backend(decoder)
-        self._scratch = Scratch()
+        self._small, self._turned = Scratch(), Scratch()
 
     def decode(
-        self, data: bytes | memoryview, header: ImageHeader, *, size: tuple[int, int], out: np.ndarray | None = None
+        self,
+        data: bytes | memoryview,
+        header: ImageHeader,
+        *,
+        size: tuple[int, int],
+        out: np.ndarray | None = None,
+        tiles: Tiles | None = None,
     ) -> np.ndarray:
         """Decode `data` to `size`.
 
@@ -73,16 +88,20 @@ class Decoder:
             data: the encoded image.
             header: what `read_header` said of it.
             size: (width, height) of the result, upright.
-            out: (height, width, 3) uint8, C-contiguous, to write into; None makes a new array.
+            out: uint8, C-contiguous, to write into: (height, width, 3), or as many bytes of any shape; None makes a new
+                array.
+            tiles: how the pixels lie in `out`; None: as they are.
 
         Returns:
-            (height, width, 3) uint8 RGB: `out`, or a new array.
+            `out`, or a new array, (height, width, 3) uint8 RGB.
 
         Raises:
             ImageError: truncated or damaged, or not of the size that the header said.
         """
         if out is None:
             out = np.empty((size[1], size[0], 3), np.uint8)
+        if tiles is None:
+            tiles = Tiles(size[1], size[0])
         turned = size if header.orientation < 5 else size[::-1]
         scale = self._scale(header, turned)
         try:
@@ -95,13 +114,23 @@ class Decoder:
             raise ImageError(f"cannot decode {header}: {error}") from error
         width, height = header.stored_size
         box = (width / scale, height / scale)
-        if header.orientation == 1:
-            self._backend.resize(pixels, box, out)
-            return out
-        small = self._scratch.take(turned[1], turned[0])
-        self._backend.resize(pixels, box, small)
-        np.copyto(out.view(_PIXEL)[..., 0], _upright(small.view(_PIXEL)[..., 0], header.orientation))
+        if self._backend.fused is not None:
+            self._backend.fused(pixels, box, turned, header.orientation, tiles, out)
+        elif header.orientation == 1 and tiles.holds_whole(size[1], size[0]):
+            self._backend.resize(pixels, box, out.reshape(size[1], size[0], 3))
+        else:
+            small = self._small.take(turned[1], turned[0])
+            self._backend.resize(pixels, box, small)
+            tiles.place(self._upright(small, header.orientation), out)
         return out
+
+    def _upright(self, small: np.ndarray, orientation: int) -> np.ndarray:
+        if orientation == 1:
+            return small
+        turned = _turn(small.view(_PIXEL)[..., 0], orientation)
+        upright = self._turned.take(*turned.shape)
+        np.copyto(upright.view(_PIXEL)[..., 0], turned)
+        return upright
 
     def _scale(self, header: ImageHeader, size: tuple[int, int]) -> int:
         if not self._scaled or header.format != "JPEG":
@@ -149,7 +178,7 @@ def decoder_build(decoder: str = "torch") -> dict[str, Any]:
     return {"decoder": decoder, "torch": version("torch"), "jpeg": jpeg_decoder(), **build}
 
 
-def _upright(image: np.ndarray, orientation: int) -> np.ndarray:
+def _turn(image: np.ndarray, orientation: int) -> np.ndarray:
     """A view of `image` (height, width) turned upright, by its EXIF orientation."""
     if orientation >= 5:
         image = image.T

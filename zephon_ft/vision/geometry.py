@@ -13,6 +13,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from zephon_ft.vision.tiles import Tiles
+
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 HALF = (0.5, 0.5, 0.5)  # mean and deviation of SigLIP and Qwen3-VL
@@ -85,16 +87,18 @@ class Geometry:
         """
         raise NotImplementedError
 
-    def patchify(self, image: np.ndarray, plan: ImagePlan, out: np.ndarray) -> None:
-        """Write `image` (plan.height, plan.width, 3) uint8 into `out` (plan.rows, *row_shape) uint8, every byte."""
+    def tiles(self, plan: ImagePlan) -> Tiles:
+        """How the pixels of a resized image lie in its buffer rows. A family where that is no matter of tiles overrides
+        `patchify` instead."""
         raise NotImplementedError
 
-    def canvas(self, plan: ImagePlan, out: np.ndarray) -> np.ndarray | None:
-        """The piece of `out` that is the image as it is, (plan.height, plan.width, 3) in one piece; None if none is.
+    def patchify(self, image: np.ndarray, plan: ImagePlan, out: np.ndarray) -> None:
+        """Write `image` (plan.height, plan.width, 3) uint8 into `out` (plan.rows, *row_shape) uint8, every byte.
 
-        Where there is one, the image is decoded straight into it and `patchify` is not called.
+        By `tiles`. Where a family does not override this, images are resized straight into their rows instead.
         """
-        return None
+        self._check_image(image, plan, out)
+        self.tiles(plan).place(image, out)
 
     def columns(self, plan: ImagePlan) -> dict[str, tuple[int, ...]]:
         """Side columns of one image that the model needs beside the pixels (int64); none by default."""

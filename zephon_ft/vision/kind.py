@@ -85,6 +85,7 @@ class ImageKind:
 
         decode = Decoder(scaled_decode=self.scaled_decode, decoder=self.decoder).decode
         geometry, scratch = self.geometry, Scratch()
+        straight = type(geometry).patchify is Geometry.patchify
 
         def fill(media: Media, data: bytes | memoryview, out: np.ndarray) -> None:
             if self.is_dummy(media):
@@ -92,11 +93,12 @@ class ImageKind:
                 return
             plan = self.plan(media)
             size = (plan.width, plan.height)
-            canvas = geometry.canvas(plan, out)
-            image = scratch.take(plan.height, plan.width) if canvas is None else canvas
+            if straight:
+                decode(data, self.header(media), size=size, out=out, tiles=geometry.tiles(plan))
+                return
+            image = scratch.take(plan.height, plan.width)
             decode(data, self.header(media), size=size, out=image)
-            if canvas is None:
-                geometry.patchify(image, plan, out)
+            geometry.patchify(image, plan, out)
 
         return fill
 

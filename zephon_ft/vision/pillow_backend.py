@@ -11,11 +11,14 @@ from PIL import Image
 from zephon_ft.errors import ImageError
 from zephon_ft.vision.codec import open_image
 from zephon_ft.vision.convert import scale_transparency, to_grey_or_rgb
+from zephon_ft.vision.fused_resize import Resize
 from zephon_ft.vision.header import ImageHeader
 
 
 class PillowBackend:
     """See `decode.Backend`. Grey images stay grey until they are resized."""
+
+    fused: Resize | None = None
 
     def decode(self, data: bytes | memoryview, header: ImageHeader, scale: int) -> Image.Image:
         """See `decode.Backend.decode`."""

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from math import ceil, floor, sqrt
 from typing import ClassVar
 
-import numpy as np
-
 from zephon_ft.errors import ConfigError, ImageError
 from zephon_ft.vision.geometry import CLIP_MEAN, CLIP_STD, Geometry, ImagePlan
+from zephon_ft.vision.tiles import Tiles
 
 MAX_RATIO = 200  # longer over shorter side; the reference refuses more
 
@@ -106,14 +105,6 @@ class Qwen2_5_VL(Geometry):
         """``image_grid_thw``: raw patches along time, height, width."""
         return {"image_grid_thw": plan.grid}
 
-    def patchify(self, image: np.ndarray, plan: ImagePlan, out: np.ndarray) -> None:
-        """See `Geometry.patchify`; the block order is that of the class."""
-        self._check_image(image, plan, out)
-        patch, merge = self.patch_size, self.merge_size
-        _, grid_h, grid_w = plan.grid
-        # One line of a patch moves as one item, pixels and channels together: nothing is moved byte by byte.
-        item = np.dtype((np.void, 3 * patch))
-        lines = np.ascontiguousarray(image).reshape(plan.height, -1).view(item)
-        source = lines.reshape(grid_h // merge, merge, patch, grid_w // merge, merge)
-        target = out.view(item).reshape(grid_h // merge, grid_w // merge, merge, merge, patch)
-        np.copyto(target, source.transpose(0, 3, 1, 4, 2))
+    def tiles(self, plan: ImagePlan) -> Tiles:
+        """See `Geometry.tiles`: patches in block order."""
+        return Tiles(self.patch_size, self.patch_size, self.merge_size)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from zephon_ft.errors import ConfigError
 from zephon_ft.vision.geometry import CLIP_MEAN, CLIP_STD, HALF, Geometry, ImagePlan
+from zephon_ft.vision.tiles import Tiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,14 +49,9 @@ class Square(Geometry):
         side = self.size // self.patch_size
         return ImagePlan(self.size, self.size, (1, side, side), self.tokens or side * side, 1)
 
-    def patchify(self, image: np.ndarray, plan: ImagePlan, out: np.ndarray) -> None:
-        """See `Geometry.patchify`: a copy."""
-        self._check_image(image, plan, out)
-        np.copyto(out[0], image)
-
-    def canvas(self, plan: ImagePlan, out: np.ndarray) -> np.ndarray | None:
-        """See `Geometry.canvas`: the row itself."""
-        return out[0]
+    def tiles(self, plan: ImagePlan) -> Tiles:
+        """See `Geometry.tiles`: the image is its one tile."""
+        return Tiles(self.size, self.size)
 
 
 def siglip(size: int = 384, patch_size: int = 14, tokens: int | None = None) -> Square:
