@@ -20,6 +20,9 @@ from typing import Any
 import common
 import numpy as np
 
+from zephon_ft.vision.fused_resize import Resize
+from zephon_ft.vision.tiles import Tiles
+
 Step = Callable[[int], Any]
 
 
@@ -82,10 +85,11 @@ def resizers(photos: Photographs) -> dict[str, Step]:
     if find_spec("torch"):
         import torch
 
+        from zephon_ft.vision.fused_resize import fused_resize
         from zephon_ft.vision.scratch import Scratch
         from zephon_ft.vision.torch_backend import TorchBackend
 
-        own, scratch = TorchBackend(), Scratch()
+        own, scratch, fused = TorchBackend(), Scratch(), fused_resize()
 
         def planar(i: int) -> Any:
             pixels = torch.from_numpy(photos.arrays[i]).permute(2, 0, 1)[None]
@@ -100,11 +104,30 @@ def resizers(photos: Photographs) -> dict[str, Step]:
 
         sides["resize: torch, new planar tensor"] = planar
         sides["resize: torch, interleaved, reused memory"] = interleaved
+        if fused is not None:
+            sides |= fused_resizers(photos, fused)
     if find_spec("kornia_rs"):
         from kornia_rs.imgproc import resize
 
         sides["resize: kornia-rs"] = lambda i: resize(photos.arrays[i], photos.sizes[i][::-1], "bicubic", True)
     return sides
+
+
+def fused_resizers(photos: Photographs, fused: Resize) -> dict[str, Step]:
+    """The compiled resize: to an image, and straight to patches."""
+    room = np.empty(max(plan.width * plan.height * 3 for plan in photos.plans), np.uint8)
+
+    def resize(i: int, orientation: int, tiles: Tiles) -> None:
+        width, height = photos.sizes[i]
+        box = photos.opened[i].size
+        fused(photos.arrays[i], box, (width, height), orientation, tiles, room[: width * height * 3])
+
+    return {
+        "resize: fused, to an image": lambda i: resize(i, 1, Tiles(photos.sizes[i][1], photos.sizes[i][0])),
+        "resize: fused, turned and to patches": lambda i: resize(
+            i, photos.headers[i].orientation, photos.geometry.tiles(photos.plans[i])
+        ),
+    }
 
 
 def patches(photos: Photographs) -> dict[str, Step]:

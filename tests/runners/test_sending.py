@@ -13,6 +13,9 @@ from tests.conformance.functions import Counting, identity, pipeline, rows
 from tests.guarantees.random_pipelines import Spec, build, take
 from tests.runners.helpers import note_process
 from zephon_ft import ConfigError, Dataset, Pipeline, PipelineError, StaticMixtureWorkSource
+from zephon_ft.engine.pace import Pace
+from zephon_ft.engine.plan import Segment, Step
+from zephon_ft.ops.pack import Pack
 from zephon_ft.runners.shared import Arena
 
 IMAGES = Spec("images", (20, 11), (3, 2), 4, 8, 1, ("map",), "best_fit", 4, (), 2, 2)
@@ -49,6 +52,28 @@ def test_groups_are_sent_to_workers_only_where_their_work_is_worth_it(light, beh
     with iter(pipe.batch(4).options(runner="process", workers=2)) as stream:
         worked_in = {process for batch in stream for process in batch.columns["worked in"].tolist()}
     assert (worked_in == {os.getpid()}) if light and not behind else os.getpid() not in worked_in
+
+
+def test_a_subclass_of_a_light_operator_goes_to_workers_until_it_says_that_it_is_light():
+    class Slow(Pack):
+        pass
+
+    class Light(Pack):
+        light = True
+
+    def segment(kind: type[Pack]) -> Segment:
+        return Segment(1, Step(1, kind(8)), ())
+
+    assert [segment(kind).light for kind in (Pack, Slow, Light)] == [True, False, True]
+
+
+def test_tasks_of_worker_processes_are_eight_times_as_long():
+    longer = {}
+    for runner in ("thread", "process"):
+        with iter(pipeline(rows(20)).batch(4).options(runner=runner, workers=1)) as stream:
+            pace = stream._engine.pace
+            longer[runner] = pace.seconds / Pace.seconds, pace.layouts / Pace.layouts
+    assert longer == {"thread": (1, 1), "process": (8, 4)}
 
 
 def test_a_function_that_cannot_be_pickled_is_named_with_what_it_captures():

@@ -50,7 +50,9 @@ class Segment:
     @property
     def light(self) -> bool:
         """Whether its groups are best done where they are: no user's function, and little work."""
-        return not self.steps and self.head is not None and self.head.operator.light
+        if self.steps or self.head is None:
+            return False
+        return bool(vars(type(self.head.operator)).get("light"))  # not inherited: a subclass may do more
 
 
 @dataclass(frozen=True)

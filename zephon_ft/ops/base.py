@@ -86,7 +86,7 @@ class Operator:
     name: str = ""
     stateful: ClassVar[bool] = False
     plans_by_length: bool = False  # its accumulator looks at token counts and media sizes only, never at content
-    light: ClassVar[bool] = False  # its group work costs less than sending the group to another process
+    light: ClassVar[bool] = False  # its group work costs less than sending it to another process; not inherited
 
     def bind(self, context: WorkContext) -> RecordWork | GroupWork | None:
         """Make the work function of one worker thread, with its own tokenizer, configuration and scratch memory.
