@@ -27,10 +27,10 @@ class CompiledResize(BuildHookInterface):
         """See `BuildHookInterface`. A failure is a warning: torch and numpy do the same, slower."""
         vision = Path(self.root, "zephon_ft", "vision")
         library = vision / "_fused_resize.so"
-        library.unlink(missing_ok=True)  # never that of another state of the source
         if platform.machine() not in ("x86_64", "AMD64") or sys.platform == "win32":
             return
         try:
+            library.unlink(missing_ok=True)  # never that of another state of the source
             compile_library(vision / "fused_resize.c", library)
         except (OSError, subprocess.SubprocessError) as error:
             reason = getattr(error, "stderr", None) or error

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from zephon_ft import ConfigError, Dataset, Pipeline, StaticMixtureWorkSource
+from tests.vision.samples import encode, picture
+from zephon_ft import ConfigError, Dataset, Pipeline, PipelineError, StaticMixtureWorkSource
 from zephon_ft.engine.options import Options
 from zephon_ft.text.tokenizer import demo_tokenizer_path
 from zephon_ft.vision.qwen2_5_vl import Qwen2_5_VL
@@ -195,3 +196,26 @@ def test_batches_made_ahead_hold_enough_images_for_all_workers():
     assert [options.resolved_prefetch(True, None, tokens) for tokens in (512, 8192, 32768)] == [32, 8, 4]
     assert options.resolved_prefetch(False, 1) == 32
     assert Options(workers=16, prefetch=2).resolved_prefetch(True, 1) == 2
+
+
+def test_a_module_that_is_not_there_is_no_bad_data(monkeypatch):
+    from zephon_ft.vision import kind
+    from zephon_ft.vision.decode import Decoder
+
+    rows = [{"images": [b"x"], "messages": []}]
+    pipe = Pipeline(source(rows), 1).images(Qwen2_5_VL()).tokenize_chat(TOKENIZER, "messages").batch(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "find_spec", lambda name: None)
+        with pytest.raises(ConfigError, match=r"images: PIL is not installed.*pip install pillow"):
+            iter(pipe.options(runner="inline"))
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise ModuleNotFoundError("No module named 'codec'")
+
+    monkeypatch.setattr(Decoder, "decode", fail)
+    parts = [{"type": "image"}, {"type": "text", "text": "what?"}]
+    messages = [{"role": "user", "content": parts}, {"role": "assistant", "content": "noise"}]
+    rows = [{"images": [encode(picture(56, 56), "PNG")], "messages": messages}]
+    pipe = Pipeline(source(rows), 1, on_error="skip", on_decode_error="blank").images(Qwen2_5_VL())
+    with pytest.raises(PipelineError, match="No module named 'codec'"):
+        next(iter(pipe.tokenize_chat(TOKENIZER, "messages").batch(1).options(runner="inline")))

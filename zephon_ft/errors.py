@@ -63,7 +63,11 @@ class StuckWorkerWarning(RuntimeWarning):
 
 
 def is_data_error(error: BaseException) -> bool:
-    """Whether `error` may be skipped or blanked: it depends on the bytes alone, so it comes again at every run."""
+    """Whether `error` may be skipped or blanked: it depends on the bytes alone, so it comes again at every run.
+
+    A module that is not installed does not, nor does storage, memory or time.
+    """
     if isinstance(error, DataError):
         return True
-    return isinstance(error, Exception) and not isinstance(error, (OSError, MemoryError, TimeoutError, ZephonError))
+    elsewhere = (OSError, MemoryError, TimeoutError, ImportError, ZephonError)
+    return isinstance(error, Exception) and not isinstance(error, elsewhere)

@@ -200,6 +200,8 @@ class Pipeline(Verbs):
                 f"this pipeline was used as rank {ranks.rank} of {ranks.world}, and is another rank now: initialise "
                 "torch.distributed before using it, or build it anew"
             )
+        for kind in plan.kinds.values():
+            kind.check()
         if self._options.strict:
             check_agreement(ranks, self.lanes, plan.lanes, self._recipe_json(), self._at())
         agree = make_agree(self._options, ranks, plan.remainder == "pad") if plan.source.epochs is not None else None

@@ -1,7 +1,4 @@
-"""Which runners the suite is run on.
-
-To have a runner of your own tested, make it known under a name (`zephon_ft.runners.choice`, `RUNNERS` in
-`zephon_ft.engine.options`) and add that name to ``ZEPHON_FT_TEST_RUNNERS``, a comma-separated list.
+"""The runners of the suite as a fixture, see `runners`.
 
 Starting processes takes its time: of tests with many cases the process runner passes each seventh, and all of them with
 ``-m "slow or not slow"``.
@@ -9,16 +6,16 @@ Starting processes takes its time: of tests with many cases the process runner p
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 
 import pytest
 
-RUNNERS = os.environ.get("ZEPHON_FT_TEST_RUNNERS", "inline,thread,process").split(",")
+from tests.conformance.runners import known_runners
+
 _EACH = 7
 
 
-@pytest.fixture(params=RUNNERS)
+@pytest.fixture(params=known_runners())
 def runner(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.conformance.functions import act, identity, numbers, pipeline, rows
 from zephon_ft import ClosedError, ConfigError
+from zephon_ft.errors import StuckWorkerWarning
 
 
 def chain(data, lanes: int = 4, **recipe):
@@ -83,6 +84,19 @@ def test_a_close_while_the_consumer_waits_wakes_it(runner):
     with pytest.raises(ClosedError):
         list(stream)
     timer.join()
+
+
+def test_a_close_waits_for_a_function_that_does_not_return_no_longer_than_it_was_told(runner):
+    if runner == "inline":
+        pytest.skip("the consumer itself works, so nothing runs when it closes")
+    data = rows(100, sleep={9: 15})
+    stream = iter(chain(data, lanes=1).options(runner=runner, workers=1, close_timeout=0.3, task_rows=1))
+    numbers(stream, 1)
+    time.sleep(0.5)
+    began = time.monotonic()
+    with pytest.warns(StuckWorkerWarning, match=r"map\(act\) on dataset 'd'.* row 9"):
+        stream.close()
+    assert time.monotonic() - began < 5
 
 
 def test_every_byte_is_accounted_for_at_the_end(runner):

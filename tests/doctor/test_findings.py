@@ -26,7 +26,13 @@ HEALTHY: dict[str, Any] = {
         "python3.14t": None,
         "uv": "uv",
     },
-    "machine": {"cpu_simd": "avx2", "cores_by_cgroup": None, "default_workers": 8, "libc": "glibc 2.36"},
+    "machine": {
+        "c_compiler": "/bin/cc",
+        "cpu_simd": "avx2",
+        "cores_by_cgroup": None,
+        "default_workers": 8,
+        "libc": "glibc 2.36",
+    },
     "processes": {"unix_sockets": True},
     "settings": {"TOKENIZERS_PARALLELISM": None, "GLIBC_TUNABLES": TUNABLES},
     "pil_providers": ["pillow-simd"],
@@ -113,8 +119,10 @@ def test_jpeg_by_pillow_is_slow_where_there_is_a_faster_decoder_for_this_python(
 def test_an_installation_without_the_compiled_resize_is_slow_where_the_cpu_could_run_it(cpu, slow):
     torch = {**HEALTHY["decoders"]["torch"], "resize": "torch"}
     found = changed(decoders__torch=torch, machine__cpu_simd=cpu)
-    again = "uv pip install -p ENV/bin/python --force-reinstall --no-deps zephon-ft"
-    assert [finding.command for finding in found] == [f"apt-get install -y gcc && {again}"] * slow
+    again = "uv pip install -p ENV/bin/python --force-reinstall --no-deps --no-binary zephon-ft zephon-ft"
+    assert [finding.command for finding in found] == [f"CC=/bin/cc {again}"] * slow
+    found = changed(decoders__torch=torch, machine__cpu_simd=cpu, machine__c_compiler=None)
+    assert [finding.command for finding in found] == [f"apt-get install -y gcc && CC=gcc {again}"] * slow
 
 
 def test_decoders_that_all_fail_yield_nothing():

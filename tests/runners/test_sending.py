@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import threading
 
@@ -88,6 +89,68 @@ def test_a_function_that_cannot_be_pickled_is_named_with_what_it_captures():
         iter(pipe)
     with iter(pipe.options(runner="thread")) as stream:
         next(stream)
+
+
+COUNTED = 0
+
+
+def count_in_a_global(row):
+    global COUNTED
+    COUNTED += 1
+    return row
+
+
+LOADED = None
+
+
+def load_once(row):
+    """What many write to have a model in each worker: fine."""
+    global LOADED
+    if LOADED is None:
+        LOADED = {n: n for n in range(100)}
+    return {"n": LOADED[row["n"]]}
+
+
+def test_state_that_workers_would_not_share_is_named_and_threads_are_offered(tmp_path):
+    seen, total = {}, 0
+
+    def remember(row):
+        seen[row["n"]] = True  # a memory of its own in each worker changes nothing
+        return row
+
+    def count(row):
+        nonlocal total
+        total += 1
+        return row
+
+    def count_inside(row):
+        return next(count(r) for r in [row])
+
+    with open(tmp_path / "log", "w") as log:
+
+        def write(row):
+            print(row, file=log)
+            return row
+
+        def inside(row, file=None):
+            return write(row)
+
+        wrong = {
+            count: "it counts in 'total'",
+            count_inside: "it counts in 'total'",
+            count_in_a_global: "it counts in 'COUNTED'",
+            write: "it holds the open file 'log'",
+            inside: "it holds the open file 'log'",
+            functools.partial(inside, file=log): "it holds the open file 'file'",
+        }
+        for function, what in wrong.items():
+            pipe = pipeline(rows(20)).map(function, version="1").batch(2)
+            with pytest.raises(ConfigError, match=rf"map\(.*: {what}, which worker processes do not share.*thread"):
+                iter(pipe.options(runner="process"))
+            with iter(pipe.options(runner="thread")) as stream:
+                next(stream)
+    pipe = pipeline(rows(20), epochs=1).map(remember, version="1").map(load_once).batch(2)
+    assert sum(len(batch.columns["n"]) for batch in pipe.options(runner="process", workers=1)) == 20
 
 
 def test_a_result_that_cannot_be_pickled_names_the_field():

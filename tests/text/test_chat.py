@@ -55,8 +55,12 @@ def test_cauldron_images_come_before_the_first_user_text() -> None:
 def test_a_literal_placeholder_in_openai_content_is_text() -> None:
     value = [{"role": "user", "content": "<image> is a tag"}, {"role": "assistant", "content": "Yes"}]
     assert parse_chat(value, 0)[0] == Turn("user", (("text", "<image> is a tag"),))
-    with pytest.raises(ChatError, match=r"0 image placeholders, but 1 images.*prepend"):
+    with pytest.raises(ChatError, match=r"0 image placeholders, but 1 images; .*'<image>' in a text is text$"):
         parse_chat(value, 1)
+    value[0]["content"] = "what is this?"
+    with pytest.raises(ChatError, match=r"an image is a part of the content.*images=\"prepend\"\) puts them before"):
+        parse_chat(value, 1)
+    value[0]["content"] = "<image> is a tag"
     assert parse_chat(value, 1, policy="prepend")[0].parts == (IMAGE, ("text", "<image> is a tag"))
 
 

@@ -27,7 +27,7 @@ needs_it = pytest.mark.skipif(not LANES, reason="not compiled, or a CPU without 
 @pytest.mark.skipif(sys.platform != "linux" or platform.machine() != "x86_64", reason="only for x86-64")
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_it_is_compiled_when_the_package_is_installed():
-    assert fused.LIBRARY.exists()
+    assert fused.LIBRARY.exists(), "install the package (again): pip install -e . or uv sync"
 
 
 def random_cases(count: int, seed: int) -> Iterator[tuple[tuple[int, int], tuple[int, int], tuple[float, float]]]:
@@ -102,7 +102,7 @@ def test_arrays_that_do_not_fit_are_refused_and_not_written():
         (pixels, Tiles(14, 14, 3), out),  # nor of blocks
     ]
     for image, tiles, target in wrong:
-        with pytest.raises(ValueError, match="fused resize"):
+        with pytest.raises(ValueError, match=r"needed|whole number of blocks"):
             resize(image, box, (28, 28), 1, tiles, target)
     assert (out == 7).all()
 

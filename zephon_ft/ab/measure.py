@@ -200,7 +200,7 @@ def import_decoder(request: Request) -> None:
 def answer(request: Request, packages: Sequence[str] = (), **values: Any) -> None:
     """Print the `Result` of a request: its own values, and what the interpreter tells of itself."""
     facts = interpreter(packages)
-    if request.decode == "ours" and request.job.mode != "text":
+    if request.decode == "ours" and request.job.mode != "text" and request.job.decoder == "torch":
         from zephon_ft.vision.fused_resize import vectors
 
         facts["versions"]["fused resize"] = vectors() or "none"

@@ -66,6 +66,7 @@ def machine(root: Path = Path("/")) -> dict[str, Any]:
     return {
         "system": f"{platform.system()} {platform.machine()}",
         "cpu": model[1] if model else platform.processor() or None,
+        "c_compiler": shutil.which("cc") or shutil.which("gcc") or shutil.which("clang"),
         "cpu_simd": next((level for level in _LEVELS if flags and level in flags[1].split()), None),
         "cores": os.cpu_count(),
         "cores_by_affinity": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,

@@ -10,6 +10,7 @@ from typing import Any
 
 from zephon_ft.cgroup import cgroup_limits
 from zephon_ft.errors import ConfigError
+from zephon_ft.runners.choice import RUNNERS
 
 _COUNTS = (
     "workers",
@@ -21,7 +22,6 @@ _COUNTS = (
     "world_size",
     "grad_accumulation",
 )
-RUNNERS = ("auto", "inline", "thread", "process")
 _TOKENS_AHEAD = 1 << 16  # 150 MB of patches; so many small batches that some are laid out together
 
 
@@ -84,8 +84,8 @@ class Options:
                 hint = f"did you mean {near[0]!r}? " if near else ""
                 raise ConfigError(f"options: there is no option {name!r}; {hint}The options are {', '.join(known)}")
         new = replace(self, **changes)
-        if new.runner not in RUNNERS:
-            raise ConfigError(f"options: runner must be one of {RUNNERS}, got {new.runner!r}")
+        if new.runner not in ("auto", *RUNNERS):
+            raise ConfigError(f"options: runner must be one of {', '.join(('auto', *RUNNERS))}, got {new.runner!r}")
         for name in _COUNTS:
             value = getattr(new, name)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):

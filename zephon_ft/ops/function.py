@@ -23,6 +23,9 @@ _PLAIN = (str, int, float, bool, bytes, type(None))
 class FunctionOperator(Operator):
     """An operator around a user's function.
 
+    Worker processes have copies of what the function captures, made at the start; so has everything else of theirs. A
+    table or a memory of results may be captured. To collect something, return it as a field of the row.
+
     Args:
         function: ``fn(row)`` or ``fn(row, rng)``; `row` is a dict of its own, `rng` a `numpy.random.Generator` keyed by
             (seed, operator, record), so its draws never depend on threads or arrival.

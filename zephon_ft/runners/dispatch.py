@@ -111,7 +111,10 @@ class Dispatch:
         try:
             worker.jobs[worker.channel.send(job.message())] = job
         except Exception as error:
-            failure = PipelineError(f"a task cannot be sent to a worker process: {type(error).__name__}: {error}")
+            failure = PipelineError(
+                f"a task cannot be sent to a worker process: {type(error).__name__}: {error}; its fields must be "
+                'picklable, or use options(runner="thread")'
+            )
             failure.__cause__ = error
             self._engine.fail(failure)
             self._finish(job)

@@ -19,7 +19,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from zephon_ft.errors import ConfigError, PipelineError
@@ -62,24 +62,31 @@ class ProcessRunner:
 
         Raises:
             ConfigError: the pipeline cannot be sent to other processes (says what and why), or the system cannot.
+            PipelineError: a limit of the system is in the way.
         """
         if not hasattr(socket, "AF_UNIX"):
             raise ConfigError('options: runner="process" needs Unix sockets; use runner="thread"')
-        self._engine, self._arena = engine, Arena()
+        self._engine = engine
         self._size, self._timeout = engine.workers, engine.options.close_timeout
-        try:
-            self._shipment = ship(engine.plan, self._arena, engine.cache_limit // self._size)
-        except OSError as error:
-            self._arena.close()
-            raise PipelineError(f"the pipeline cannot be sent to worker processes: {error}") from error
-        except BaseException:
-            self._arena.close()
-            raise
         kinds = engine.plan.kinds.values()
         modules = dict.fromkeys(name for kind in kinds for name in getattr(kind, "modules", ()))
-        self._nursery = Nursery(tuple(modules))
-        self._board = Board(self._arena, self._size, engine.plan)
-        self._lender = Lender(self._arena, engine.options.resolved_budget() // 4)
+        try:
+            with ExitStack() as undo:
+                self._arena = Arena()
+                undo.callback(self._arena.close)
+                self._shipment = ship(engine.plan, self._arena, engine.cache_limit // self._size)
+                self._nursery = Nursery(tuple(modules))
+                self._board = Board(self._arena, self._size, engine.plan)
+                self._lender = Lender(self._arena, engine.options.resolved_budget() // 4)
+                self._selector = selectors.DefaultSelector()
+                undo.callback(self._selector.close)
+                self._bell, self._ear = socket.socketpair()
+                undo.pop_all()
+        except OSError as error:
+            raise PipelineError(
+                f"what worker processes share cannot be made: {error}; raise the limit that it names (ulimit -n, the "
+                'memory of the container), or use options(runner="thread")'
+            ) from error
         # A message costs both sides, and its reader's caches, more than a thread's next task does.
         engine.pace.seconds, engine.pace.layouts = 8 * engine.pace.seconds, 4 * engine.pace.layouts
         self._dispatch = Dispatch(engine)
@@ -87,8 +94,6 @@ class ProcessRunner:
         if engine.remote:
             the_pool().add(engine, computing=False)
         self._storage_wake = engine.wake
-        self._selector = selectors.DefaultSelector()
-        self._bell, self._ear = socket.socketpair()
         self._bell.setblocking(False)
         self._ear.setblocking(False)
         engine.wake = self._wake
@@ -194,7 +199,8 @@ class ProcessRunner:
             return
         if not isinstance(answer, Answer):
             reason = f"{type(answer).__name__}: {answer}"
-            answer = Answer([], PipelineError(f"a worker's result cannot be read ({reason})"), {}, [], [])
+            why = f"a worker's result cannot be read ({reason}): what functions return must be importable here"
+            answer = Answer([], PipelineError(why), {}, [], [])
         if answer.error is not None:
             engine.fail(answer.error)
         if not worker.ready:
@@ -240,13 +246,15 @@ class ProcessRunner:
             name, where = doing[0] or "a task", self._where(doing[1])
             self._engine.fail(
                 PipelineError(
-                    f"{name}: the worker process that ran it died, {_ATTEMPTS} times over: {cause(code)} ({where})",
+                    f"{name}: the worker process that ran it died, {_ATTEMPTS} times over: {cause(code)} ({where}); "
+                    'run it with options(runner="inline") to see what it does, or use fewer workers if memory ran out',
                     name,
                     where,
                 )
             )
         elif self._deaths > _ATTEMPTS * self._size:
-            self._engine.fail(PipelineError(f"worker processes die before they finish anything: {cause(code)}"))
+            why = f"worker processes die before they finish anything: {cause(code)}; `zephon-ft doctor` may know why"
+            self._engine.fail(PipelineError(f"{why}; if memory ran out, use fewer workers or a smaller memory_budget"))
         if self._engine.failure is None:
             self._workers.append(self._hire(worker.number))
 

@@ -11,6 +11,7 @@ from zephon_ft.engine.plan import Plan
 from zephon_ft.errors import ConfigError
 from zephon_ft.runners.shared import Arena, Region, Window
 from zephon_ft.runners.unpicklable import explain
+from zephon_ft.runners.unshared import refuse_unshared
 
 _ALIGN = 64  # bytes
 
@@ -44,7 +45,8 @@ def ship(plan: Plan, arena: Arena, cache_limit: int) -> Shipment:
     """Pack a plan.
 
     Raises:
-        ConfigError: it cannot be pickled (names the operator and the object), or is only in this process's memory.
+        ConfigError: it cannot be pickled (names the operator and the object), is only in this process's memory, or has
+            state that workers would not share.
     """
     for dataset in plan.source.datasets:
         if any(shard.path.startswith("memory:") for shard in dataset.shards):
@@ -52,6 +54,7 @@ def ship(plan: Plan, arena: Arena, cache_limit: int) -> Shipment:
                 f"dataset {dataset.name!r} lies in this process's memory (memory://), which worker processes cannot "
                 'read; use options(runner="thread"), or Dataset.from_rows'
             )
+    refuse_unshared(plan)
     found: list[pickle.PickleBuffer] = []
     try:
         content = cloudpickle.dumps(plan, 5, buffer_callback=found.append)

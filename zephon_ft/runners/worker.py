@@ -127,7 +127,10 @@ def _serve(channel: WorkerEnd, window: Window, status: memoryview) -> None:
             dataset.set_cache_limit(shipment.cache_limit)
         state = RemoteState(plan, status)
     except BaseException as error:
-        failure = PipelineError(f"a worker process could not load the pipeline: {type(error).__name__}: {error}")
+        failure = PipelineError(
+            f"a worker process could not load the pipeline: {type(error).__name__}: {error}; modules that it needs "
+            'must be importable there, and data readable; options(runner="thread") needs neither'
+        )
         failure.__cause__ = error
         channel.answer(Answer([], failure, {}, [], []))
         return

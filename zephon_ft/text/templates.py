@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from zephon_ft.errors import ConfigError
 from zephon_ft.text.chat import IMAGE, Turn
-from zephon_ft.text.tokenizer import LoadedTokenizer
+from zephon_ft.text.tokenizer import HOW_TO_ADD, LoadedTokenizer
 
 TEMPLATE, CONTENT, ANSWER, IMAGE_SLOT = range(4)
 # (TEMPLATE, literal text) | (CONTENT, user or system text) | (ANSWER, assistant text, trained) | (IMAGE_SLOT, "")
@@ -81,7 +81,7 @@ def make_template(
         if missing:
             raise ConfigError(
                 f"tokenizer {tokenizer.source} has no {' and no '.join(missing)}, which ChatML needs, and no chat "
-                f"template is given: pass template= (Jinja text)"
+                f"template is given: pass template= (Jinja text), or add the tokens: {HOW_TO_ADD}"
             )
         return ChatML()
     if "{{" not in template and "{%" not in template:

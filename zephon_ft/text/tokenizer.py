@@ -23,6 +23,8 @@ from zephon_ft.text.words import WordEncoder, separable
 if TYPE_CHECKING:
     import tokenizers
 
+HOW_TO_ADD = "Tokenizer.from_file(path).add_special_tokens([...]) adds what is missing, its save(path) keeps it"
+
 
 @dataclass(frozen=True, slots=True)
 class SpecialToken:
@@ -94,7 +96,7 @@ class LoadedTokenizer:
         markup = [t for t in full.get_vocab() if t[:1] == text[:1] and len(t) > 2]
         close = difflib.get_close_matches(text, [*self.special_tokens, *markup], n=4)
         hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"special: {sorted(self.special_tokens)}"
-        raise ConfigError(f"tokenizer {self.source}: no token {text!r}; {hint}")
+        raise ConfigError(f"tokenizer {self.source}: no token {text!r}; {hint}; {HOW_TO_ADD}")
 
     def clone(self) -> tokenizers.Tokenizer:
         """A fresh full tokenizer for one thread; special-token literals in text become their ids."""

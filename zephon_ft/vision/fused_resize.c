@@ -1,7 +1,7 @@
 /* Resize, turn and cut into tiles in one pass: see fused_resize.py, which calls it and says what it computes.
 
-   Rows of the source are narrowed a few at a time into a ring that holds no more than one new row needs, so that what is
-   between the two passes stays in the first-level cache; each finished row goes straight to its places.
+   Rows of the source are narrowed a few at a time into a ring that holds no more than one new row needs, so that what
+   is between the two passes stays in the first-level cache; each finished row goes straight to its places.
 
    The arithmetic is that of torch's uint8 kernel: weights are computed in double precision, rounded to 16 bits with as
    many binary places as the largest allows, and each pass rounds to 8 bits. Compile with -ffp-contract=off: fused
@@ -21,7 +21,7 @@ enum {
     OUT_OF_MEMORY = -1,
 };
 
-/* How one side is resized: new pixel i is the sum of `taps` old ones from first[i] on, by weights[i * taps] and so on. */
+/* How one side is resized: new pixel i is the sum of `taps` old ones from first[i] on, by weights[i * taps] on. */
 typedef struct {
     int size;      /* new pixels */
     int taps;      /* even; the last may have no weight */
@@ -75,7 +75,8 @@ static int make_target(Target *target, int tile_height, int tile_width, int merg
     if (!target->rows || !target->columns) return OUT_OF_MEMORY;
     for (int y = 0; y < target->height; y++) {
         const int of_block = y / tile_height % merge, block = y / tile_height - of_block;
-        target->rows[y] = ((size_t)block * tiles + of_block * merge) * tile + (size_t)(y % tile_height) * tile_width * 3;
+        const size_t line = (size_t)(y % tile_height) * tile_width * 3;
+        target->rows[y] = ((size_t)block * tiles + of_block * merge) * tile + line;
     }
     for (int x = 0; x < tiles; x++) target->columns[x] = ((size_t)(x / merge) * merge * merge + x % merge) * tile;
     return 0;
@@ -173,8 +174,8 @@ static void put_turned(const Target *target, int x, int count, int flip, int mir
 }
 
 /* See fused_resize.py. Sizes are of stored pixels, but for the tiles, which are of the upright image;
-   `lanes` at most what zephon_ft_lanes says. Returns 0 or OUT_OF_MEMORY. Raise the number in its name when the arguments change: a file of before is then not
-   found, instead of being called with the wrong ones. */
+   `lanes` at most what zephon_ft_lanes says. Returns 0 or OUT_OF_MEMORY. Raise the number in its name when the arguments
+   change, so that a library compiled before is not called with the wrong ones. */
 int zephon_ft_resize_1(const uint8_t *from, int height, int width, uint8_t *to, int new_height, int new_width,
                        double scale_y, double scale_x, int orientation, int tile_height, int tile_width, int merge,
                        int lanes) {
@@ -195,12 +196,13 @@ int zephon_ft_resize_1(const uint8_t *from, int height, int width, uint8_t *to, 
     /* The last rows are read from a copy with space behind it. */
     const size_t row = (size_t)3 * width, behind = SPARE + 3 * (size_t)across.taps;
     const int copied = (size_t)height < behind / row + 1 ? height : (int)(behind / row + 1);
+    const int most_held = !turns ? 1 : tile_width < BAND ? tile_width : BAND;
     const int slots = (shortens ? down.taps : 1) + lanes;
     const ptrdiff_t stride = ((size_t)3 * new_width + SPARE + 63) / 64 * 64;
     window = malloc(sizeof(*window) * (down.taps + 1));
-    memory = malloc((slots + BAND + 1) * stride + copied * row + behind);
+    memory = malloc((slots + most_held + 1) * stride + copied * row + behind);
     if (!window || !memory) goto end;
-    uint8_t *const ring = memory, *const band = ring + slots * stride, *const room = band + BAND * stride;
+    uint8_t *const ring = memory, *const band = ring + slots * stride, *const room = band + most_held * stride;
     uint8_t *const tail = room + stride;
     memcpy(tail, from + (height - copied) * row, copied * row);
     memset(tail + copied * row, 0, behind);
@@ -208,7 +210,7 @@ int zephon_ft_resize_1(const uint8_t *from, int height, int width, uint8_t *to, 
 #define SOURCE(y) ((y) < height - copied ? from + (y) * row : tail + ((y) - (height - copied)) * row)
 #define SLOT(y) (ring + (y) % slots * stride)
     /* A batch's memory is not in the cache. The rows of a block of tiles lie together, so their lines are asked for
-       that many rows before they are written, which is 8 % of decoding and resizing a photograph. */
+       that many rows before they are written: bench/pixels.py. */
     const int block = tile_height * merge, ahead = block < BAND ? block : BAND;
     if (!turns) fetch(&target, 0, ahead);
     int narrowed = 0, held = 0;
@@ -240,7 +242,7 @@ int zephon_ft_resize_1(const uint8_t *from, int height, int width, uint8_t *to, 
             continue;
         }
         held++;
-        if (held == BAND || (y + 1) % tile_width == 0 || y + 1 == new_height) {
+        if (held == most_held || (y + 1) % tile_width == 0 || y + 1 == new_height) {
             const int x = mirror ? new_height - 1 - y : y + 1 - held;
             put_turned(&target, x, held, flip, mirror, band, stride);
             held = 0;

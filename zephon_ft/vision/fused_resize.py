@@ -67,10 +67,9 @@ def fused_resize(most_lanes: int = 4) -> Resize | None:
         height, width, channels = pixels.shape
         new_width, new_height = size
         upright = size if orientation < 5 else size[::-1]
-        _check(pixels, channels * width * height)
-        _check(out, 3 * new_width * new_height)
-        if channels != 3 or upright[0] % (tiles.width * tiles.merge) or upright[1] % (tiles.height * tiles.merge):
-            raise ValueError(f"fused resize: {channels} channels, {upright[0]} x {upright[1]} pixels in {tiles}")
+        tiles.check(upright[1], upright[0], out)
+        if channels != 3 or pixels.dtype != np.uint8 or not pixels.size or not pixels.flags.c_contiguous:
+            raise ValueError(f"{pixels.shape} {pixels.dtype}: (height, width, 3) uint8 in one piece is needed")
         failed = call(
             pixels.ctypes.data, height, width, out.ctypes.data, new_height, new_width,
             1.0 / (new_height / box[1]), 1.0 / (new_width / box[0]),  # rounded as torch does it
@@ -89,8 +88,3 @@ def _load() -> tuple[Any, int]:
         return library["zephon_ft_resize_1"], library.zephon_ft_lanes()
     except (OSError, AttributeError):  # not built, or from another state of the source or for another machine
         return None, 0
-
-
-def _check(array: np.ndarray, size: int) -> None:
-    if array.dtype != np.uint8 or array.size != size or not array.size or not array.flags.c_contiguous:
-        raise ValueError(f"fused resize: {array.shape} {array.dtype}, needed {size} bytes of uint8 in one piece")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
+from zephon_ft.errors import ConfigError
 from zephon_ft.record import Media
 from zephon_ft.vision.geometry import Geometry, ImagePlan
 from zephon_ft.vision.header import ImageHeader
@@ -71,6 +73,19 @@ class ImageKind:
     def pixels(media: Media) -> int:
         """Source pixels, which is what decoding costs."""
         return media.facts[0] * media.facts[1]
+
+    @staticmethod
+    def check() -> None:
+        """Check that images can be decoded here.
+
+        Raises:
+            ConfigError: what decodes them is not installed.
+        """
+        if find_spec("PIL") is None:
+            raise ConfigError(
+                "images: PIL is not installed, so none can be decoded: pip install pillow, or pillow-simd, which is built "
+                "from source; `zephon-ft doctor` looks at the rest"
+            )
 
     def bind(self) -> Fill:
         """The fill function of one worker thread: ``fill(media, data, out)``.

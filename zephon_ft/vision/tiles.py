@@ -21,14 +21,26 @@ class Tiles:
 
     def holds_whole(self, height: int, width: int) -> bool:
         """Whether an image of that size is one tile, so that it lies as it is."""
-        return (self.height, self.width) == (height, width)
+        return self.merge == 1 and (self.height, self.width) == (height, width)
 
-    def place(self, image: np.ndarray, out: np.ndarray) -> None:
-        """Write `image`, (height, width, 3) uint8 of any strides between pixels, to `out`, as many bytes in one piece.
+    def check(self, height: int, width: int, out: np.ndarray) -> None:
+        """Check that an image of that size is a whole number of blocks and `out` as many bytes of uint8 in one piece.
 
         Raises:
-            ValueError: the image is not a whole number of blocks.
+            ValueError: it is not; says both.
         """
+        if height % (self.height * self.merge) or width % (self.width * self.merge) or not height * width:
+            raise ValueError(f"an image of {width} x {height} pixels is not a whole number of blocks of {self}")
+        if out.dtype != np.uint8 or out.size != 3 * height * width or not out.flags.c_contiguous:
+            raise ValueError(f"{out.shape} {out.dtype}: {3 * height * width} bytes of uint8 in one piece are needed")
+
+    def place(self, image: np.ndarray, out: np.ndarray) -> None:
+        """Write `image`, (height, width, 3) uint8 of any strides, to `out`, as many bytes of uint8 in one piece.
+
+        Raises:
+            ValueError: the image is not a whole number of blocks, or `out` is something else.
+        """
+        self.check(image.shape[0], image.shape[1], out)
         if self.holds_whole(*image.shape[:2]):
             np.copyto(out.reshape(image.shape), image)
             return
