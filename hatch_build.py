@@ -5,6 +5,7 @@ Runs for wheels and for editable installs. The file has no Python in it, so one 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shlex
@@ -17,7 +18,8 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-FLAGS = ("-O3", "-shared", "-fPIC", "-ffp-contract=off")
+FLAGS = ("-O3", "-shared", "-fPIC", "-ffp-contract=off", "-fno-fast-math")  # behind those that $CC may have
+TRY = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).zephon_ft_lanes()"
 
 
 class CompiledResize(BuildHookInterface):
@@ -30,26 +32,30 @@ class CompiledResize(BuildHookInterface):
         if platform.machine() not in ("x86_64", "AMD64") or sys.platform == "win32":
             return
         try:
-            library.unlink(missing_ok=True)  # never that of another state of the source
             compile_library(vision / "fused_resize.c", library)
-        except (OSError, subprocess.SubprocessError) as error:
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
             reason = getattr(error, "stderr", None) or error
             self.app.display_warning(f"zephon-ft: fused_resize.c was not compiled, images are resized slower: {reason}")
+            with contextlib.suppress(OSError):
+                library.unlink(missing_ok=True)  # one of another state of the source
             return
         build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
         build_data["pure_python"] = False
 
 
 def compile_library(source: Path, library: Path) -> None:
-    """Compile `source` with $CC, else cc. `library` appears whole or not at all, also if two builds run at once.
+    """Compile `source` with $CC, else cc, and try it. `library` appears whole or not at all, also if two builds run at
+    once.
 
     Raises:
-        OSError: there is no compiler.
-        subprocess.CalledProcessError: it failed; ``stderr`` says why.
+        OSError: there is no compiler, or no place to write to.
+        ValueError: $CC cannot be read.
+        subprocess.SubprocessError: it failed, or made something that does not work; ``stderr`` says why.
     """
-    compiler = shlex.split(os.environ.get("CC", "cc"))
+    compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]
     with tempfile.TemporaryDirectory(dir=library.parent) as folder:
         made = Path(folder, library.name)
         command = [*compiler, *FLAGS, "-o", str(made), str(source), "-lm"]
-        subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
+        for step in command, [sys.executable, "-c", TRY, str(made)]:
+            subprocess.run(step, check=True, capture_output=True, text=True, errors="replace", timeout=300)
         made.replace(library)

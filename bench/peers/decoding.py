@@ -1,4 +1,9 @@
-"""Decoding and resizing as peers do it: what "own" means for those that bring no decoder along, or torchvision's."""
+"""Decoding and resizing as peers do it: what "own" means for those that bring no decoder along, or torchvision's.
+
+PIL as in its handbook's tutorial (pillow.readthedocs.io, handbook/tutorial.html, "Using the Image class" and "Draft
+mode"); torchvision as in "Decoding / Encoding images and videos" (docs.pytorch.org/vision, io.html) and "Transforming
+images" (transforms.html: v2, tensors, uint8).
+"""
 
 from __future__ import annotations
 

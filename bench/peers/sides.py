@@ -12,8 +12,8 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 
-# What the shared functions of zephon_ft need in every environment (torch decodes and resizes). PIL is installed apart,
-# see `install`.
+# What the shared functions of zephon_ft need in every environment (torch decodes and resizes), and what pixels.py
+# compares. PIL is installed apart, see `install`.
 SHARED = (
     "torch==2.15.0",
     "numpy==2.5.5",

@@ -1,8 +1,8 @@
 """torchdata nodes: worker threads, one sample at a time.
 
 Follows "Migrating to torchdata.nodes from torch.utils.data" (docs.pytorch.org/data, migrate_to_nodes_from_utils.html):
-a sampler wrapped in a node, the data set's `__getitem__` as the function of a ParallelMapper with ``method="thread"``,
-a Prefetcher, and a Loader around the root.
+the order wrapped in a node (by IterableWrapper, where the page wraps a sampler), the data set's `__getitem__` as the
+function of a ParallelMapper with ``method="thread"``, a Prefetcher, and a Loader around the root.
 """
 
 from __future__ import annotations

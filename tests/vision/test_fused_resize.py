@@ -27,7 +27,10 @@ needs_it = pytest.mark.skipif(not LANES, reason="not compiled, or a CPU without 
 @pytest.mark.skipif(sys.platform != "linux" or platform.machine() != "x86_64", reason="only for x86-64")
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_it_is_compiled_when_the_package_is_installed():
-    assert fused.LIBRARY.exists(), "install the package (again): pip install -e . or uv sync"
+    again = "install the package (again): pip install -e . or uv sync"
+    assert fused.LIBRARY.exists(), again
+    sources = fused.LIBRARY.parent.glob("fused_resize*")
+    assert max(path.stat().st_mtime for path in sources) <= fused.LIBRARY.stat().st_mtime, again
 
 
 def random_cases(count: int, seed: int) -> Iterator[tuple[tuple[int, int], tuple[int, int], tuple[float, float]]]:
@@ -92,6 +95,11 @@ def test_arrays_that_do_not_fit_are_refused_and_not_written():
     assert resize is not None
     pixels, out = np.zeros((20, 30, 3), np.uint8), np.full((28, 28, 3), 7, np.uint8)
     whole, box = Tiles(28, 28), (30.0, 20.0)
+    for bad_box, orientation in (((9000.0, 20.0), 1), ((float("nan"), 20.0), 1), ((0.0, 20.0), 1), (box, 0), (box, 9)):
+        with pytest.raises(ValueError, match=r"box .*, orientation"):
+            resize(pixels, bad_box, (28, 28), orientation, whole, out)
+    with pytest.raises(ValueError, match="writable"):
+        resize(pixels, box, (28, 28), 1, whole, np.frombuffer(bytes(out.nbytes), np.uint8))
     wrong = [
         (pixels[:, ::2], whole, out),  # strides
         (pixels[:0], whole, out),  # nothing

@@ -44,3 +44,6 @@ def test_what_does_not_fit_is_an_error_and_nothing_is_lost():
         with pytest.raises(ValueError, match=r"whole number of blocks|bytes of uint8 in one piece"):
             tiles.place(image, target)
     assert (out == 7).all()
+    for sides in ((0, 3), (4, -3), (4, 3, 0)):
+        with pytest.raises(ValueError, match="at least 1"):
+            Tiles(*sides)

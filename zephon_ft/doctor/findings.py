@@ -129,16 +129,12 @@ def _decoders(facts: dict[str, Any]) -> Iterator[Finding]:
 def _parts(facts: dict[str, Any], decoder: dict[str, Any]) -> Iterator[Finding]:
     """What the default decoder could do faster with what is not installed."""
     if decoder["resize"] == "torch" and facts["machine"].get("cpu_simd") in _WIDE:
-        problem = (
-            "torch resizes images; zephon_ft's own resize takes half the time, to the same pixels, but is not there:"
-        )
-        problem += " it is compiled when the package is installed, by $CC or cc"
+        problem = "torch resizes images; zephon_ft's own resize takes half the time, to the same pixels, but is not"
+        problem += " there: it is compiled when the package is installed, by $CC or cc"
         compiler = facts["machine"].get("c_compiler")
-        fresh = (
-            f"{_pip(facts, 'install')} --force-reinstall --no-deps --no-binary zephon-ft {facts['zephon_ft_source']}"
-        )
-        get = "" if compiler else "apt-get install -y gcc && "
-        yield Finding("slow", problem, f"{get}CC={compiler or 'gcc'} {fresh}")
+        get = f"CC={compiler}" if compiler else "apt-get install -y gcc && CC=gcc"
+        fresh = f"{_pip(facts, 'install')} --force-reinstall --no-deps --no-binary zephon-ft"
+        yield Finding("slow", problem, f"{get} {fresh} {facts['zephon_ft_source']}")
     if decoder["jpeg"] == "pillow" and _numbers(facts["interpreter"].get("version", "")) >= (3, 13):
         problem = "JPEG is decoded by Pillow and copied; leanjpeg-simple decodes into reused memory, to the same pixels"
         yield Finding("slow", problem, f"{_pip(facts, 'install')} 'leanjpeg-simple>=0.1'")

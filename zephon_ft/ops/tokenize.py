@@ -150,9 +150,8 @@ def lookup(fields: Mapping[str, Any], path: str) -> Any:
 def not_usable(operator: str, fields: Mapping[str, Any], path: str, value: Any, expected: str) -> DataError:
     """The error for a field that is not there, or holds something else."""
     if value is _ABSENT:
-        return DataError(
-            f"{operator}: no field {path!r}; there: {', '.join(_paths(fields)) or 'no other that is read'}"
-        )
+        there = ", ".join(_paths(fields)) or "no other that is read"
+        return DataError(f"{operator}: no field {path!r}; there: {there}")
     found = "null" if value is None else type(value).__name__
     return DataError(f"{operator}: field {path!r} is {found}, expected {expected}")
 

@@ -89,9 +89,7 @@ def parse_chat(value: Any, images: int, *, policy: str = "require", system: str 
 def _hint(first: dict[str, Any], turns: list[Turn], placeholders: int) -> str:
     if "content" not in first:
         return "" if placeholders else '; tokenize_chat(images="prepend") would put them before the first user text'
-    wanted = (
-        '; in OpenAI messages an image is a part of the content: [{"type": "image"}, {"type": "text", "text": ...}]'
-    )
+    wanted = '; in OpenAI messages an image is a part of the content, [{"type": "image"}, {"type": "text", ...}]'
     if any(PLACEHOLDER in part[1] for turn in turns for part in turn.parts if part is not IMAGE):  # type: ignore[misc]
         return f"{wanted}, and {PLACEHOLDER!r} in a text is text"
     return wanted if placeholders else f'{wanted}; tokenize_chat(images="prepend") puts them before the first user text'

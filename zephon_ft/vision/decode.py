@@ -117,6 +117,7 @@ class Decoder:
         if self._backend.fused is not None:
             self._backend.fused(pixels, box, turned, header.orientation, tiles, out)
         elif header.orientation == 1 and tiles.holds_whole(size[1], size[0]):
+            tiles.check(size[1], size[0], out)
             self._backend.resize(pixels, box, out.reshape(size[1], size[0], 3))
         else:
             small = self._small.take(turned[1], turned[0])

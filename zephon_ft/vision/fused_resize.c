@@ -54,7 +54,7 @@ static int exact_weights(double *exact, int most, int32_t *first, int size, int 
     for (int i = 0; i < new_size; i++, exact += most) {
         const double center = scale * (i + 0.5);
         const int64_t begin = (int64_t)(center - support + 0.5), end = (int64_t)(center + support + 0.5);
-        first[i] = (int32_t)(begin > 0 ? begin : 0);
+        first[i] = (int32_t)(begin < 0 ? 0 : begin < size ? begin : size - 1);
         int count = (int)(end < size ? end : size) - first[i];
         count = count < 0 ? 0 : count > most ? most : count;
         double total = 0.0;

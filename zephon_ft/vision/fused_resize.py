@@ -70,6 +70,8 @@ def fused_resize(most_lanes: int = 4) -> Resize | None:
         tiles.check(upright[1], upright[0], out)
         if channels != 3 or pixels.dtype != np.uint8 or not pixels.size or not pixels.flags.c_contiguous:
             raise ValueError(f"{pixels.shape} {pixels.dtype}: (height, width, 3) uint8 in one piece is needed")
+        if not (0 < box[0] <= width and 0 < box[1] <= height and 1 <= orientation <= 8):
+            raise ValueError(f"box {box}, orientation {orientation}, for an image of {width} x {height} pixels")
         failed = call(
             pixels.ctypes.data, height, width, out.ctypes.data, new_height, new_width,
             1.0 / (new_height / box[1]), 1.0 / (new_width / box[0]),  # rounded as torch does it

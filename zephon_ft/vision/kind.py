@@ -83,8 +83,8 @@ class ImageKind:
         """
         if find_spec("PIL") is None:
             raise ConfigError(
-                "images: PIL is not installed, so none can be decoded: pip install pillow, or pillow-simd, which is built "
-                "from source; `zephon-ft doctor` looks at the rest"
+                "images: PIL is not installed, so none can be decoded: pip install pillow, or pillow-simd, which is "
+                "built from source; `zephon-ft doctor` looks at the rest"
             )
 
     def bind(self) -> Fill:
@@ -100,7 +100,7 @@ class ImageKind:
 
         decode = Decoder(scaled_decode=self.scaled_decode, decoder=self.decoder).decode
         geometry, scratch = self.geometry, Scratch()
-        straight = type(geometry).patchify is Geometry.patchify
+        straight = getattr(type(geometry), "patchify", None) is Geometry.patchify
 
         def fill(media: Media, data: bytes | memoryview, out: np.ndarray) -> None:
             if self.is_dummy(media):

@@ -19,6 +19,10 @@ class Tiles:
     width: int
     merge: int = 1
 
+    def __post_init__(self) -> None:
+        if min(self.height, self.width, self.merge) < 1:
+            raise ValueError(f"{self}: each of these must be at least 1")
+
     def holds_whole(self, height: int, width: int) -> bool:
         """Whether an image of that size is one tile, so that it lies as it is."""
         return self.merge == 1 and (self.height, self.width) == (height, width)
@@ -29,10 +33,11 @@ class Tiles:
         Raises:
             ValueError: it is not; says both.
         """
-        if height % (self.height * self.merge) or width % (self.width * self.merge) or not height * width:
+        if height % (self.height * self.merge) or width % (self.width * self.merge) or min(height, width) < 1:
             raise ValueError(f"an image of {width} x {height} pixels is not a whole number of blocks of {self}")
-        if out.dtype != np.uint8 or out.size != 3 * height * width or not out.flags.c_contiguous:
-            raise ValueError(f"{out.shape} {out.dtype}: {3 * height * width} bytes of uint8 in one piece are needed")
+        if out.dtype != np.uint8 or out.size != 3 * height * width or not out.flags.carray:
+            size = 3 * height * width
+            raise ValueError(f"{out.shape} {out.dtype}: {size} writable bytes of uint8 in one piece are needed")
 
     def place(self, image: np.ndarray, out: np.ndarray) -> None:
         """Write `image`, (height, width, 3) uint8 of any strides, to `out`, as many bytes of uint8 in one piece.
