@@ -29,7 +29,7 @@ needs_it = pytest.mark.skipif(not LANES, reason="not compiled, or a CPU without 
 def test_it_is_compiled_when_the_package_is_installed():
     again = "install the package (again): pip install -e . or uv sync"
     assert fused.LIBRARY.exists(), again
-    sources = fused.LIBRARY.parent.glob("fused_resize*")
+    sources = fused.LIBRARY.parent.glob("fused_resize*.[ch]")
     assert max(path.stat().st_mtime for path in sources) <= fused.LIBRARY.stat().st_mtime, again
 
 
