@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from zephon_ft.errors import ConfigError
-from zephon_ft.runners.choice import RUNNERS
 
+RUNNERS = ("thread", "process", "inline")  # the package's own: a side's process knows no others
 _PROBE = (
     "import json, sys, sysconfig; print(json.dumps([sys.executable, '%d.%d' % sys.version_info[:2] + "
     "('t' if sysconfig.get_config_var('Py_GIL_DISABLED') else '')]))"
@@ -73,7 +73,7 @@ def our_sides(runners: Sequence[str], pythons: Sequence[str], *, mode: str = "",
     """Runners x interpreters.
 
     Args:
-        runners: names of `runners.choice.RUNNERS`.
+        runners: of `RUNNERS`.
         pythons: names or paths; none for this interpreter.
         mode: of the job: "text" has the tokenizer's own loop as a second bare one.
         bare: add the bare loop of each.
