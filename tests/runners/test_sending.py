@@ -132,16 +132,20 @@ def test_state_that_workers_would_not_share_is_named_and_threads_are_offered(tmp
             print(row, file=log)
             return row
 
-        def inside(row, file=None):
+        def inside(row):
             return write(row)
+
+        def given(row, file):
+            return row
 
         wrong = {
             count: "it counts in 'total'",
             count_inside: "it counts in 'total'",
+            functools.partial(count): "it counts in 'total'",
             count_in_a_global: "it counts in 'COUNTED'",
             write: "it holds the open file 'log'",
             inside: "it holds the open file 'log'",
-            functools.partial(inside, file=log): "it holds the open file 'file'",
+            functools.partial(given, file=log): "it holds the open file 'file'",
         }
         for function, what in wrong.items():
             pipe = pipeline(rows(20)).map(function, version="1").batch(2)

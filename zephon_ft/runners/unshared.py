@@ -44,6 +44,7 @@ def _found(function: Any, depth: int, seen: set[int]) -> Iterator[str]:
     if id(function) in seen or depth < 0:
         return
     seen.add(id(function))
+    anywhere = isinstance(function, functools.partial)
     if isinstance(function, functools.partial):
         inner = [function.func, *function.args, *function.keywords.values()]
         names = ["function", *map(str, range(len(function.args))), *function.keywords]
@@ -56,8 +57,12 @@ def _found(function: Any, depth: int, seen: set[int]) -> Iterator[str]:
     for name, value in zip(names, inner, strict=True):
         if isinstance(value, io.IOBase) and not isinstance(value, (io.StringIO, io.BytesIO)):
             yield f"it holds the open file {name!r}"
-        elif isinstance(value, functools.partial) or getattr(value, "__module__", None) == function.__module__:
+        elif anywhere or isinstance(value, functools.partial) or _module(value) == _module(function):
             yield from _found(value, depth - 1, seen)
+
+
+def _module(value: Any) -> str | None:
+    return getattr(value, "__module__", None)
 
 
 def _captured(function: types.FunctionType) -> dict[str, Any]:
