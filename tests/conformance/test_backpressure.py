@@ -49,7 +49,8 @@ def settled(log: os.PathLike[str]) -> int:
 def test_what_is_held_stays_within_the_budget_and_what_is_under_way(runner):
     budget = 16 * MB
     pipe = pipeline(rows(400), lanes=4).map(add_a_megabyte).batch(1)
-    with iter(pipe.options(runner=runner, workers=2, memory_budget=budget, task_rows=1)) as stream:
+    options = {"runner": runner, "workers": 2, "memory_budget": budget, "task_rows": 1, "prefetch": 200}
+    with iter(pipe.options(**options)) as stream:  # without the budget it would hold 200 batches of a megabyte
         time.sleep(0.5)
         numbers(stream, 60)
         assert MB <= stream.stats()["peak_held_bytes"] <= budget + 16 * MB

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import gc
 import os
 import threading
 
@@ -17,6 +18,7 @@ from zephon_ft import ConfigError, Dataset, Pipeline, PipelineError, StaticMixtu
 from zephon_ft.engine.pace import Pace
 from zephon_ft.engine.plan import Segment, Step
 from zephon_ft.ops.pack import Pack
+from zephon_ft.runners import process
 from zephon_ft.runners.shared import Arena
 
 IMAGES = Spec("images", (20, 11), (3, 2), 4, 8, 1, ("map",), "best_fit", 4, (), 2, 2)
@@ -222,6 +224,23 @@ def test_shared_memory_that_runs_out_is_a_clear_error(monkeypatch):
     pipe = pipeline(rows(10), epochs=1).map(lambda row: {"blob": b"x" * 200_000}).map(identity, parallelism=1).batch(2)
     with pytest.raises(PipelineError, match=r"no room for .* bytes of shared memory"):
         list(pipe.options(runner="process", workers=1))
+
+
+def test_a_limit_of_the_system_at_the_start_is_an_error_with_a_way_out_and_leaks_no_file(monkeypatch):
+    def refused(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    pipe = pipeline(rows(10), lanes=1, epochs=1).map(identity).batch(2).options(runner="process", workers=1)
+    monkeypatch.setattr(process.socket, "socketpair", refused)  # the last thing that is made
+    files = []
+    for _ in range(9):
+        with pytest.raises(PipelineError, match=r"Too many open files; raise the limit .*thread"):
+            iter(pipe)
+        gc.collect()
+        files.append(len(os.listdir("/dev/fd")))
+    assert max(files[3:]) <= max(files[:3])  # what the last try mapped may live until the next
+    monkeypatch.undo()
+    assert len(list(pipe)) == 5
 
 
 def test_records_larger_than_a_slot_travel_whole():
